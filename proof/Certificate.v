@@ -318,14 +318,16 @@ Definition invariant (k : checker) : Prop :=
      (forall c, In c (x_channels x) ->
         holder_of c (k_channels k) = Some g /\ In (fst c) (x_sessions x))) /\
   (forall s g, nth_error (k_sessions k) s = Some (Some g) ->
-     exists v x, accepted_at k g = Some (v, x) /\ In s (x_sessions x)).
+     exists v x, accepted_at k g = Some (v, x) /\ In s (x_sessions x)) /\
+  (forall c g, holder_of c (k_channels k) = Some g ->
+     exists v x, accepted_at k g = Some (v, x) /\ In c (x_channels x)).
 
 Lemma nth_repeat {A} (a : A) n i x : nth_error (repeat a n) i = Some x -> x = a.
 Proof. revert i; induction n; destruct i; simpl; intros; try discriminate; [congruence|eauto]. Qed.
 
 Theorem new_checker_invariant lanes sessions : invariant (new_checker lanes sessions).
 Proof.
-  unfold invariant, new_checker, accepted_at; simpl. split; [|split; [|split]].
+  unfold invariant, new_checker, accepted_at; simpl. split; [|split; [|split; [|split]]]; [| | | |discriminate].
   - rewrite !repeat_length. auto.
   - apply Forall_forall. intros m Hm. apply repeat_spec in Hm. subst. simpl. lia.
   - intros g v x H. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
@@ -372,6 +374,29 @@ Proof.
   - intros Hin. apply H. right; auto.
 Qed.
 
+Lemma holder_drop_same c l : holder_of c (drop_channel c l) = None.
+Proof.
+  induction l as [|[e g] l IH]; simpl; auto.
+  destruct (channel_eqb_spec c e) as [->|Hne]; simpl; auto.
+  destruct (channel_eqb_spec c e); [congruence|auto].
+Qed.
+
+Lemma fold_drop_none cs : forall c l, holder_of c l = None ->
+  holder_of c (fold_left (fun l c => drop_channel c l) cs l) = None.
+Proof.
+  induction cs as [|d cs IH]; intros c l H; simpl; auto.
+  apply IH. destruct (channel_eqb_spec c d) as [->|Hne].
+  - apply holder_drop_same.
+  - rewrite holder_drop; auto.
+Qed.
+
+Lemma fold_drop_in cs : forall c l, In c cs ->
+  holder_of c (fold_left (fun l c => drop_channel c l) cs l) = None.
+Proof.
+  induction cs as [|d cs IH]; intros c l H; simpl; [destruct H|].
+  destruct H as [->|H]; auto. apply fold_drop_none. apply holder_drop_same.
+Qed.
+
 Lemma accepted_upd k g h a :
   accepted_at {| k_marks := k_marks k; k_sessions := k_sessions k;
                  k_channels := k_channels k; k_accepted := upd g a (k_accepted k);
@@ -405,10 +430,10 @@ Qed.
 
 Lemma release_invariant g k : invariant k -> invariant (release g k).
 Proof.
-  intros (Hl & Hm & Ha & Hb).
+  intros (Hl & Hm & Ha & Hb & Hd).
   destruct (release_marks g k) as (R1 & R2 & R3 & _).
   unfold invariant. rewrite R1, R2, R3.
-  split; [|split; [|split]]; auto.
+  split; [|split; [|split; [|split]]]; auto.
   - intros h v x H. rewrite release_accepted in H.
     destruct (Nat.eqb_spec g h) as [->|Hne]; try discriminate.
     destruct (Ha h v x H) as (N1 & N2 & S & C).
@@ -431,6 +456,17 @@ Proof.
         destruct (Nat.eqb_spec g h) as [->|]; eauto.
         rewrite E in Hx. injection Hx as <- <-. contradiction.
     + destruct (Hb s h H) as (v & x & Hx & Hin).
+      destruct (Nat.eqb_spec g h) as [->|]; eauto. congruence.
+  - intros c h H. rewrite release_accepted.
+    unfold release in H. destruct (accepted_at k g) as [[w y]|] eqn:E.
+    + simpl in H.
+      assert (Hdec : forall a b : channel, {a = b} + {a <> b}) by (repeat decide equality).
+      destruct (in_dec Hdec c (x_channels y)) as [Hy|Hy].
+      * rewrite fold_drop_in in H; auto. discriminate.
+      * rewrite fold_drop in H; auto. destruct (Hd c h H) as (v & x & Hx & Hin).
+        destruct (Nat.eqb_spec g h) as [->|]; eauto.
+        rewrite E in Hx. injection Hx as <- <-. contradiction.
+    + destruct (Hd c h H) as (v & x & Hx & Hin).
       destruct (Nat.eqb_spec g h) as [->|]; eauto. congruence.
 Qed.
 
@@ -476,7 +512,8 @@ Lemma take_channels_spec g held cs : forall chans chans' taken e,
   (forall c, In c taken -> holder_of c chans = None /\ nth_error held (fst c) = Some (Some g)) /\
   (forall c, In c taken -> holder_of c chans' = Some g) /\
   (forall c h, holder_of c chans = Some h -> holder_of c chans' = Some h) /\
-  (e = None -> taken = cs).
+  (e = None -> taken = cs) /\
+  (forall c h, holder_of c chans' = Some h -> holder_of c chans = Some h \/ (h = g /\ In c taken)).
 Proof.
   induction cs as [|a cs IH]; intros chans chans' taken e H; simpl in H.
   - injection H as <- <- <-. trivial_parts.
@@ -485,7 +522,9 @@ Proof.
       (forall c, In c taken -> holder_of c chans = None /\ nth_error held (fst c) = Some (Some g)) /\
       (forall c, In c taken -> holder_of c chans' = Some g) /\
       (forall c h, holder_of c chans = Some h -> holder_of c chans' = Some h) /\
-      (e = None -> taken = a :: cs)).
+      (e = None -> taken = a :: cs) /\
+      (forall c h, holder_of c chans' = Some h ->
+         holder_of c chans = Some h \/ (h = g /\ In c taken))).
     { intros r Hr. injection Hr as <- <- <-.
       trivial_parts. }
     destruct (holder_of a chans) as [h|] eqn:E; [eauto|].
@@ -493,10 +532,10 @@ Proof.
     destruct (Nat.eqb_spec h g) as [->|]; eauto.
     destruct (take_channels g held cs ((a, g) :: chans)) as [[h2 t2] e2] eqn:Et.
     injection H as <- <- <-.
-    destruct (IH _ _ _ _ Et) as (D & A & B & M & C).
+    destruct (IH _ _ _ _ Et) as (D & A & B & M & C & X).
     assert (Hcons : forall c, holder_of c ((a, g) :: chans) =
               if channel_eqb c a then Some g else holder_of c chans) by auto.
-    split; [|split; [|split; [|split]]].
+    split; [|split; [|split; [|split; [|split]]]].
     + constructor; auto. intros Hin. apply A in Hin. destruct Hin as [Hin _].
       rewrite Hcons in Hin. destruct (channel_eqb_spec a a); congruence.
     + intros c [<-|Hc]; auto.
@@ -507,6 +546,9 @@ Proof.
     + intros c h Hh. apply M. rewrite Hcons.
       destruct (channel_eqb_spec c a) as [->|]; congruence.
     + intros He. f_equal. auto.
+    + intros c h Hh. apply X in Hh. rewrite Hcons in Hh.
+      destruct (channel_eqb_spec c a) as [->|]; simpl; [|intuition].
+      destruct Hh as [Hh|Hh]; [|intuition]. injection Hh as ->. auto.
 Qed.
 
 Lemma hold_facts g v x k k' e :
@@ -524,7 +566,7 @@ Proof.
   - intros h Hne. unfold accepted_at; simpl. rewrite nth_upd_ne; auto.
   - intros -> Hg. unfold accepted_at; simpl. rewrite nth_upd_eq; auto.
     destruct e1 as [r|]; [discriminate|].
-    apply take_channels_spec in E2. destruct E2 as (_ & _ & _ & _ & Hcs).
+    apply take_channels_spec in E2. destruct E2 as (_ & _ & _ & _ & Hcs & _).
     rewrite Hss, Hcs; auto. destruct x; auto.
 Qed.
 
@@ -532,7 +574,7 @@ Lemma hold_invariant g v x k k' e :
   invariant k -> accepted_at k g = None -> g < length (k_accepted k) ->
   hold g v x k = (k', e) -> invariant k'.
 Proof.
-  intros (Hl & Hm & Ha & Hb) Hnone Hg H.
+  intros (Hl & Hm & Ha & Hb & Hd) Hnone Hg H.
   destruct (hold_facts _ _ _ _ _ _ H) as (F1 & F2 & F3 & F4 & _).
   unfold invariant. rewrite F1, F2, F3. split; [|split]; auto.
   unfold hold in H.
@@ -544,11 +586,13 @@ Proof.
     (forall c, In c cs -> holder_of c (k_channels k) = None /\
                           nth_error held (fst c) = Some (Some g)) /\
     (forall c, In c cs -> holder_of c chans = Some g) /\
-    (forall c h, holder_of c (k_channels k) = Some h -> holder_of c chans = Some h)).
+    (forall c h, holder_of c (k_channels k) = Some h -> holder_of c chans = Some h) /\
+    (forall c h, holder_of c chans = Some h ->
+       holder_of c (k_channels k) = Some h \/ (h = g /\ In c cs))).
   { destruct e1 as [r|].
     - injection E2 as <- <- <-. trivial_parts.
     - apply take_channels_spec in E2. tauto. }
-  destruct HC as (CD & CA & CB & CM).
+  destruct HC as (CD & CA & CB & CM & CX).
   assert (Hnew : forall h, accepted_at {| k_marks := k_marks k; k_sessions := held;
       k_channels := chans;
       k_accepted := upd g (Some (v, {| x_sessions := ss; x_channels := cs |})) (k_accepted k);
@@ -558,7 +602,7 @@ Proof.
   { intros h. unfold accepted_at; simpl. destruct (Nat.eqb_spec g h) as [<-|Hne].
     - rewrite nth_upd_eq; auto.
     - rewrite nth_upd_ne; auto. }
-  split.
+  split; [|split].
   - intros h w y Hy. rewrite Hnew in Hy.
     destruct (Nat.eqb_spec g h) as [<-|Hne].
     + injection Hy as <- <-. simpl. split; [|split; [|split]]; auto.
@@ -577,6 +621,10 @@ Proof.
     + injection Hs as <-. rewrite Nat.eqb_refl. eauto.
     + destruct (Hb s h Hs) as (w & y & Hy & Hin).
       destruct (Nat.eqb_spec g h) as [<-|]; eauto. congruence.
+  - intros c h Hc. rewrite Hnew. apply CX in Hc. destruct Hc as [Hc|[-> Hc]].
+    + destruct (Hd c h Hc) as (w & y & Hy & Hin).
+      destruct (Nat.eqb_spec g h) as [<-|]; eauto. congruence.
+    + rewrite Nat.eqb_refl. eauto.
 Qed.
 
 (* Marks: an accepted certificate's lanes are pairwise different and exist. *)
@@ -742,7 +790,7 @@ Proof.
     simpl in Hacc. injection Hacc as ->. exists x. split; [auto|split].
     + intros y Hy. apply Ks in Hy. congruence.
     + intros p Hin. destruct (Hpk p Hin) as [_ Hs].
-      destruct Kinv as (_ & _ & _ & Kb). destruct (Kb _ _ Hs) as (w & y & Hy & Hiny).
+      destruct Kinv as (_ & _ & _ & Kb & _). destruct (Kb _ _ Hs) as (w & y & Hy & Hiny).
       congruence.
   - intros l Hl. destruct (Hv l Hl) as (a & A1 & A2 & _). eauto.
   - intros p Hin. apply Hpk; auto.
@@ -866,7 +914,7 @@ Proof.
   set (k1 := {| k_marks := marks; k_sessions := k_sessions k; k_channels := k_channels k;
                 k_accepted := k_accepted k; k_checks := N.succ (k_checks k) |}) in *.
   assert (I1 : invariant k1).
-  { destruct Hinv as (Hl & Hm & Ha & Hb). unfold invariant, k1; simpl.
+  { destruct Hinv as (Hl & Hm & Ha & Hb & Hd). unfold invariant, k1; simpl.
     split; [lia|]. split; [|split; auto].
     apply Forall_forall. intros mk Hmk. apply In_nth_error in Hmk. destruct Hmk as [l Hl'].
     destruct (in_dec Nat.eq_dec l (flat_map m_lanes (t_claims t))) as [Hi|Hi].
@@ -1000,7 +1048,7 @@ Proof.
      Forall (fun m => (fst m <= N.succ (k_checks k))%N) marks ->
      invariant {| k_marks := marks; k_sessions := k_sessions k; k_channels := k_channels k;
                   k_accepted := k_accepted k; k_checks := N.succ (k_checks k) |}).
-  { intros marks Hl Hm. destruct Hinv as (H1 & _ & H3 & H4).
+  { intros marks Hl Hm. destruct Hinv as (H1 & _ & H3 & H4 & H5).
     unfold invariant; simpl. split; [lia|]. split; auto. }
   destruct (mark_claims _ 0 (t_claims t) (k_marks k)) as [marks|] eqn:Em; simpl.
   2:{ apply Hsucc; auto. destruct Hinv as (_ & Hm & _).
@@ -1069,4 +1117,265 @@ Theorem certificate_sound lanes sessions h t f k' :
   check t f (after h (new_checker lanes sessions)) = (k', None) -> accepted_wave t f k'.
 Proof.
   apply check_sound. apply checker_invariant. apply new_checker_invariant.
+Qed.
+
+(* ---- What a check leaves as it was ---- *)
+
+Lemma hold_length g v x k k' e :
+  hold g v x k = (k', e) -> length (k_sessions k') = length (k_sessions k).
+Proof.
+  unfold hold. intros H.
+  destruct (take_sessions g (x_sessions x) (k_sessions k)) as [[held ss] e1] eqn:E1.
+  apply take_sessions_spec in E1. destruct E1 as (_ & L & _).
+  destruct (match e1 with Some _ => _ | None => _ end) as [[chans cs] e2].
+  injection H as <- <-. auto.
+Qed.
+
+Lemma check_claim_others m s f k k' e : check_claim m s f k = (k', e) ->
+  length (k_sessions k') = length (k_sessions k) /\
+  length (k_accepted k') = length (k_accepted k) /\
+  (forall h, (m_sets m <> None -> first_lane m <> h) -> accepted_at k' h = accepted_at k h).
+Proof.
+  unfold check_claim. intros H.
+  destruct (match m_sets m with Some x => _ | None => _ end) as [k1 e1] eqn:E1.
+  assert (K : length (k_sessions k1) = length (k_sessions k) /\
+    length (k_accepted k1) = length (k_accepted k) /\
+    (forall h, (m_sets m <> None -> first_lane m <> h) -> accepted_at k1 h = accepted_at k h)).
+  { destruct (m_sets m) as [x|].
+    - destruct (hold_facts _ _ _ _ _ _ E1) as (_ & _ & F3 & F4 & _).
+      split; [eapply hold_length; eauto|]. split; auto.
+      intros h Hh. apply F4. intros ->. apply Hh; [discriminate|auto].
+    - injection E1 as <- _. auto. }
+  destruct e1; [injection H as <- _; auto|].
+  destruct (check_versions _ _ _ _ _); [injection H as <- _; auto|].
+  destruct (N.eqb _ _); injection H as <- _; auto.
+Qed.
+
+Lemma check_claims_others ms s f : forall k k' e, check_claims ms s f k = (k', e) ->
+  length (k_sessions k') = length (k_sessions k) /\
+  length (k_accepted k') = length (k_accepted k) /\
+  (forall h, ~ In h (changed_groups ms) -> accepted_at k' h = accepted_at k h).
+Proof.
+  induction ms as [|m ms IH]; intros k k' e H; simpl in H.
+  - injection H as <- _. auto.
+  - destruct (check_claim m s f k) as [k1 e1] eqn:E1.
+    destruct (check_claim_others _ _ _ _ _ _ E1) as (A1 & A2 & A3).
+    assert (Hm : forall h, ~ In h (changed_groups (m :: ms)) ->
+       (m_sets m <> None -> first_lane m <> h) /\ ~ In h (changed_groups ms)).
+    { intros h Hh. unfold changed_groups in *. simpl in Hh. destruct (m_sets m); simpl in Hh.
+      - split; [intros _ Heq|intros Hin]; apply Hh; auto.
+      - split; [congruence|auto]. }
+    destruct e1 as [r|].
+    + injection H as <- _. split; auto. split; auto. intros h Hh. apply A3. apply Hm. auto.
+    + destruct (IH _ _ _ H) as (B1 & B2 & B3). split; [congruence|]. split; [congruence|].
+      intros h Hh. apply Hm in Hh. destruct Hh. rewrite B3, A3; auto.
+Qed.
+
+Lemma release_all_others gs : forall k h, ~ In h gs ->
+  accepted_at (release_all gs k) h = accepted_at k h.
+Proof.
+  induction gs as [|g gs IH]; intros k h H; simpl; auto.
+  rewrite IH; [|intros Hin; apply H; right; auto].
+  rewrite release_accepted. destruct (Nat.eqb_spec g h) as [->|]; auto.
+  exfalso. apply H. left; auto.
+Qed.
+
+Lemma release_all_length gs : forall k,
+  length (k_sessions (release_all gs k)) = length (k_sessions k).
+Proof.
+  induction gs as [|g gs IH]; intros k; simpl; auto.
+  rewrite IH. apply release_marks.
+Qed.
+
+Lemma take_sessions_free g ss : forall held,
+  NoDup ss -> (forall s, In s ss -> nth_error held s = Some None) ->
+  snd (take_sessions g ss held) = None.
+Proof.
+  induction ss as [|s ss IH]; intros held Hnd H; simpl; auto.
+  rewrite (H s (or_introl eq_refl)). inversion Hnd; subst.
+  specialize (IH (upd s (Some g) held)).
+  destruct (take_sessions g ss (upd s (Some g) held)) as [[h t] e]. simpl in *.
+  apply IH; auto. intros s' Hs'. rewrite nth_upd_ne; [apply H; auto|].
+  intros ->. contradiction.
+Qed.
+
+Lemma take_channels_free g held cs : forall chans,
+  NoDup cs -> (forall c, In c cs -> holder_of c chans = None /\
+                                   nth_error held (fst c) = Some (Some g)) ->
+  snd (take_channels g held cs chans) = None.
+Proof.
+  induction cs as [|c cs IH]; intros chans Hnd H; simpl; auto.
+  destruct (H c (or_introl eq_refl)) as [H1 H2]. rewrite H1, H2, Nat.eqb_refl.
+  inversion Hnd; subst. specialize (IH ((c, g) :: chans)).
+  destruct (take_channels g held cs ((c, g) :: chans)) as [[h t] e]. simpl in *.
+  apply IH; auto. intros d Hd. destruct (H d (or_intror Hd)) as [D1 D2]. split; auto.
+  destruct (channel_eqb_spec d c) as [->|]; auto. contradiction.
+Qed.
+
+(* Taking back what was held before cannot fail. *)
+Lemma restore_one k s g v x :
+  invariant k -> invariant s -> length (k_sessions s) = length (k_sessions k) ->
+  (forall h y, accepted_at s h = Some y -> accepted_at k h = Some y) ->
+  accepted_at s g = None -> accepted_at k g = Some (v, x) -> g < length (k_accepted s) ->
+  exists s', hold g v x s = (s', None) /\ accepted_at s' g = Some (v, x) /\
+    (forall h, h <> g -> accepted_at s' h = accepted_at s h) /\
+    length (k_accepted s') = length (k_accepted s) /\
+    length (k_sessions s') = length (k_sessions s) /\ invariant s'.
+Proof.
+  intros Ik Is Hlen Hsub Hnone Hk Hg.
+  destruct Ik as (_ & _ & Ka & _ & _). destruct (Ka g v x Hk) as (N1 & N2 & S1 & C1).
+  assert (Hfree : forall t, In t (x_sessions x) -> nth_error (k_sessions s) t = Some None).
+  { intros t Ht. assert (Hin := S1 t Ht).
+    destruct (nth_error (k_sessions s) t) as [[h|]|] eqn:E; auto.
+    - destruct Is as (_ & _ & _ & Sb & _). destruct (Sb t h E) as (w & y & Hy & Hty).
+      apply Hsub in Hy. destruct (Ka h w y Hy) as (_ & _ & S2 & _).
+      apply S2 in Hty. rewrite Hin in Hty. injection Hty as <-.
+      rewrite Hk in Hy. exfalso.
+      destruct (Sb t g E) as (w' & y' & Hy' & _). congruence.
+    - exfalso. apply nth_error_None in E. assert (t < length (k_sessions k))
+        by (apply nth_error_Some; congruence). lia. }
+  assert (Hchan : forall c, In c (x_channels x) -> holder_of c (k_channels s) = None).
+  { intros c Hc. destruct (C1 c Hc) as [Hin _].
+    destruct (holder_of c (k_channels s)) as [h|] eqn:E; auto.
+    destruct Is as (_ & _ & _ & _ & Sd). destruct (Sd c h E) as (w & y & Hy & Hcy).
+    assert (Hy2 := Hsub _ _ Hy). destruct (Ka h w y Hy2) as (_ & _ & _ & S2).
+    apply S2 in Hcy. destruct Hcy as [Hcy _]. rewrite Hin in Hcy. injection Hcy as <-.
+    congruence. }
+  destruct (hold g v x s) as [s' e] eqn:Eh.
+  assert (He : e = None).
+  { unfold hold in Eh.
+    assert (T := take_sessions_free g (x_sessions x) (k_sessions s) N1 Hfree).
+    destruct (take_sessions g (x_sessions x) (k_sessions s)) as [[held ss] e1] eqn:E1.
+    simpl in T. subst e1. apply take_sessions_spec in E1. destruct E1 as (_ & _ & _ & B & C).
+    specialize (C eq_refl). subst ss.
+    assert (U := take_channels_free g held (x_channels x) (k_channels s) N2).
+    destruct (take_channels g held (x_channels x) (k_channels s)) as [[chans cs] e2].
+    simpl in U. injection Eh as _ <-. apply U. intros c Hc. split; auto.
+    rewrite B. destruct (C1 c Hc) as [_ Hin].
+    destruct (in_dec Nat.eq_dec (fst c) (x_sessions x)); [auto|contradiction]. }
+  subst e. destruct (hold_facts _ _ _ _ _ _ Eh) as (_ & _ & F3 & F4 & F5).
+  exists s'. split; auto. split; auto. split; auto. split; auto.
+  split; [eapply hold_length; eauto|]. eapply hold_invariant; eauto.
+Qed.
+
+Lemma restore_all k before : forall s,
+  invariant k -> invariant s -> length (k_sessions s) = length (k_sessions k) ->
+  (forall h y, accepted_at s h = Some y -> accepted_at k h = Some y) ->
+  NoDup (map fst before) ->
+  (forall b, In b before -> snd b = accepted_at k (fst b) /\ accepted_at s (fst b) = None /\
+                            fst b < length (k_accepted s)) ->
+  forall h, accepted_at (fold_left restore before s) h =
+    if in_dec Nat.eq_dec h (map fst before) then accepted_at k h else accepted_at s h.
+Proof.
+  induction before as [|[g o] before IH]; intros s Ik Is Hlen Hsub Hnd Hb h; simpl; auto.
+  inversion Hnd as [|? ? Hni Hnd']; subst.
+  destruct (Hb (g, o) (or_introl eq_refl)) as (B1 & B2 & B3). simpl in B1, B2, B3.
+  assert (Hother : forall b, In b before -> fst b <> g).
+  { intros b Hin Heq. apply Hni. rewrite <- Heq. apply in_map. auto. }
+  unfold restore at 2. simpl. destruct o as [[v x]|].
+  - symmetry in B1.
+    destruct (restore_one k s g v x) as (s' & E & A1 & A2 & A3 & A4 & A5); auto.
+    rewrite E. simpl. rewrite IH; auto; [|congruence| |].
+    + destruct (Nat.eq_dec g h) as [->|Hne].
+      * destruct (in_dec Nat.eq_dec h (map fst before)); [auto|congruence].
+      * destruct (in_dec Nat.eq_dec h (map fst before)); auto.
+    + intros h' y Hy. destruct (Nat.eq_dec h' g) as [->|Hne]; [congruence|].
+      rewrite A2 in Hy; auto.
+    + intros b Hin. destruct (Hb b (or_intror Hin)) as (C1 & C2 & C3).
+      split; auto. split; [rewrite A2; auto|lia].
+  - rewrite IH; auto.
+    + destruct (Nat.eq_dec g h) as [->|Hne].
+      * destruct (in_dec Nat.eq_dec h (map fst before)); [auto|congruence].
+      * destruct (in_dec Nat.eq_dec h (map fst before)); auto.
+    + intros b Hin. apply Hb. right; auto.
+Qed.
+
+Lemma changed_nodup ms :
+  NoDup (flat_map m_lanes ms) -> (forall m, In m ms -> m_lanes m <> []) ->
+  NoDup (changed_groups ms).
+Proof.
+  unfold changed_groups. induction ms as [|m ms IH]; intros MD MN; simpl; [constructor|].
+  cbn [flat_map] in MD.
+  assert (Hsep : forall l, In l (m_lanes m) -> ~ In l (flat_map m_lanes ms)).
+  { clear - MD. intros l Hl Hin. induction (m_lanes m) as [|a r IHr]; simpl in *; [tauto|].
+    inversion MD; subst. destruct Hl as [->|Hl]; auto. apply H1. apply in_or_app. auto. }
+  assert (Hnd2 : NoDup (flat_map m_lanes ms)).
+  { clear - MD. induction (m_lanes m); simpl in *; auto. inversion MD; auto. }
+  specialize (IH Hnd2 (fun m' Hm' => MN m' (or_intror Hm'))).
+  destruct (m_sets m); simpl; auto. constructor; auto.
+  intros Hin. apply in_map_iff in Hin. destruct Hin as (m' & Heq & Hm').
+  apply filter_In in Hm'. destruct Hm' as [Hm' _]. apply (Hsep (first_lane m)).
+  - apply first_lane_in. apply MN. left; auto.
+  - apply in_flat_map. exists m'. split; auto. rewrite <- Heq. apply first_lane_in.
+    apply MN. right; auto.
+Qed.
+
+(* What a refused certificate claimed is not kept, and what was held before is held
+   still. *)
+Theorem refused_check_keeps_sets t f k k' r :
+  invariant k -> check t f k = (k', Some r) ->
+  forall h, accepted_at k' h = accepted_at k h.
+Proof.
+  intros Hinv H h. unfold check in H.
+  destruct (N.eqb (t_wave t) (a_wave f)); simpl in H; [|injection H as <- _; auto].
+  destruct (span_eqb (t_span t) (a_span f)); simpl in H; [|injection H as <- _; auto].
+  destruct (mark_claims _ 0 (t_claims t) (k_marks k)) as [marks|] eqn:Em;
+    [|injection H as <- _; auto].
+  destruct (mark_claims_spec _ _ _ _ _ Em) as (ML & MD & MN & MA & MB & MC).
+  set (k1 := {| k_marks := marks; k_sessions := k_sessions k; k_channels := k_channels k;
+                k_accepted := k_accepted k; k_checks := N.succ (k_checks k) |}) in *.
+  assert (I1 : invariant k1).
+  { destruct Hinv as (Hl & Hm & Ha & Hb & Hd). unfold invariant, k1; simpl.
+    split; [lia|]. split; [|split; auto].
+    apply Forall_forall. intros mk Hmk. apply In_nth_error in Hmk. destruct Hmk as [l Hl'].
+    destruct (in_dec Nat.eq_dec l (flat_map m_lanes (t_claims t))) as [Hi|Hi].
+    - apply in_flat_map in Hi. destruct Hi as (m & Hm1 & Hm2).
+      rewrite (MC m l) in Hl'; auto. injection Hl' as <-. simpl. lia.
+    - rewrite MB in Hl'; auto. apply nth_error_In in Hl'.
+      rewrite Forall_forall in Hm. apply Hm in Hl'. lia. }
+  set (gs := changed_groups (t_claims t)) in *.
+  assert (Hgs : forall g, In g gs -> g < length (k_accepted k1)).
+  { intros g Hg. unfold gs, changed_groups in Hg. apply in_map_iff in Hg.
+    destruct Hg as (m & <- & Hm). apply filter_In in Hm. destruct Hm as [Hm _].
+    unfold k1; simpl. destruct Hinv as (Hl & _). rewrite <- Hl.
+    apply MA. apply in_flat_map. exists m. split; auto. apply first_lane_in. auto. }
+  destruct (release_all_spec gs k1 I1) as (I2 & M2 & C2 & L2 & A2 & _).
+  destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
+  destruct e2 as [e|]; [|discriminate]. injection H as <- <-.
+  destruct (check_claims_invariant (t_claims t) (t_span t) f _ k2 (Some e) I2 MD MN) as [I3 L3];
+    auto.
+  { intros m Hm. rewrite L2. unfold k1; simpl. destruct Hinv as (Hl & _). rewrite <- Hl.
+    apply MA. apply in_flat_map. exists m. split; auto. apply first_lane_in. auto. }
+  { intros m Hm Hs. apply A2. unfold gs, changed_groups.
+    apply in_map_iff. exists m. split; auto. apply filter_In. split; auto.
+    destruct (m_sets m); congruence. }
+  destruct (check_claims_others _ _ _ _ _ _ Ec) as (O1 & O2 & O3). fold gs in O3.
+  destruct (release_all_spec gs k2 I3) as (I4 & _ & _ & L4 & A4 & _).
+  assert (Hrest : forall h, ~ In h gs -> accepted_at (release_all gs k2) h = accepted_at k1 h).
+  { intros g Hg. rewrite release_all_others, O3, release_all_others; auto. }
+  rewrite (restore_all k1); auto.
+  - rewrite map_map. simpl. rewrite map_id.
+    destruct (in_dec Nat.eq_dec h gs); auto. rewrite Hrest; auto.
+  - rewrite release_all_length, O1, release_all_length. auto.
+  - intros g y Hy. destruct (in_dec Nat.eq_dec g gs) as [Hi|Hi].
+    + rewrite A4 in Hy; auto. discriminate.
+    + rewrite Hrest in Hy; auto.
+  - rewrite map_map. simpl. rewrite map_id. apply changed_nodup; auto.
+  - intros b Hb. apply in_map_iff in Hb. destruct Hb as (g & <- & Hg). simpl.
+    split; auto. split; auto. rewrite L4, L3, L2. auto.
+Qed.
+
+(* An accepted one changes the sets of the groups that sent some, and no others. *)
+Theorem accepted_check_keeps_others t f k k' h :
+  check t f k = (k', None) -> ~ In h (changed_groups (t_claims t)) ->
+  accepted_at k' h = accepted_at k h.
+Proof.
+  intros H Hh. unfold check in H.
+  destruct (N.eqb (t_wave t) (a_wave f)); simpl in H; [|discriminate].
+  destruct (span_eqb (t_span t) (a_span f)); simpl in H; [|discriminate].
+  destruct (mark_claims _ 0 (t_claims t) (k_marks k)) as [marks|]; [|discriminate].
+  destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
+  destruct e2 as [e|]; [discriminate|]. injection H as <-.
+  destruct (check_claims_others _ _ _ _ _ _ Ec) as (_ & _ & O3).
+  rewrite O3, release_all_others; auto.
 Qed.
