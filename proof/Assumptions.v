@@ -1,8 +1,8 @@
 (* Every main theorem, with what it assumes: each line printed must be
    "Closed under the global context". *)
 
-From Wavelock Require Import Interleave Certificate Machine Invariants Parcels Waves Limits Plan
-  Snapshot.
+From Wavelock Require Import Interleave Certificate Machine Invariants Parcels Waves
+  Progress Limits Plan Snapshot.
 
 (* 1. Canonical steps *)
 Print Assumptions round_is_one_step.
@@ -11,6 +11,10 @@ Print Assumptions conservation.
 Print Assumptions boot_inv.
 Print Assumptions every_run_is_placed_and_conserved.
 Print Assumptions concurrency_zero_is_refused.
+Print Assumptions overrun_is_less_than_gap.
+Print Assumptions every_wave_ends.
+Print Assumptions frame_row.
+Print Assumptions frame_ends_on_the_grid.
 
 (* 2. One worker *)
 Print Assumptions one_worker_state_for_state.

@@ -33,7 +33,8 @@ Record lane_ok (l l' : lane) : Prop := {
   l_log : nsteps (log l') = nsteps (log l);
   l_out : out_ok l -> out_ok l';
   l_clock : now l <= now l';
-  l_end : wave_end l' = wave_end l }.
+  l_end : wave_end l' = wave_end l;
+  l_charged : charged (tm l') = charged (tm l) }.
 
 Lemma lane_ok_refl l : lane_ok l l.
 Proof. constructor; auto. lia. Qed.
@@ -568,12 +569,18 @@ Record step_ok (b : bool) (x y : local_state) : Prop := {
   k_log : nsteps (log (fst y)) = (nsteps (log (fst x)) + one b)%nat;
   k_out : out_ok (fst x) -> out_ok (fst y);
   k_clock : now (fst x) <= now (fst y);
-  k_end : wave_end (fst y) = wave_end (fst x) }.
+  k_end : wave_end (fst y) = wave_end (fst x);
+  (* What a step charges: what its one slice used, whose bound was within the wave. *)
+  k_used : if b then exists m c a bound,
+             let u := r_used _ _ (slice m c a bound) in
+             bound <= wave_end (fst x) - now (fst x) /\
+             charged (tm (fst y)) = charged (tm (fst x)) + u /\ now (fst x) + u <= now (fst y)
+           else charged (tm (fst y)) = charged (tm (fst x)) }.
 
 Lemma good_step out inn x y :
   good out inn x y -> (forall c, count c out = count c inn) -> step_ok false x y.
 Proof.
-  intros [P B [L1 L2 L3 L4 L5 L6]] H. constructor; auto.
+  intros [P B [L1 L2 L3 L4 L5 L6 L7]] H. constructor; auto.
   - intros c. specialize (B c). specialize (H c). lia.
   - rewrite L2. cbn. lia.
   - rewrite L3. cbn. lia.
@@ -593,7 +600,7 @@ Proof.
   intros H. injection H as <- <-.
   assert (G := serve_good e me c (r_request _ _ r) (l1, vset _ _ v (fst c) s1)
                  (Coro co (r_co _ _ r) (co_lane _ q) None) s1).
-  destruct G as [P B [L1 L2 L3 L4 L5 L6]].
+  destruct G as [P B [L1 L2 L3 L4 L5 L6 L7]].
   - reflexivity.
   - eapply vget_vset; eauto.
   - unfold s1. change (coro_at _ _ (set_mem _ _ (r_mem _ _ r) ?t) ?j) with (coro_at _ _ t j).
@@ -624,6 +631,10 @@ Proof.
       intros i p Hp'. apply O1 in Hp'. split; [tauto|]. lia.
     + eapply N.le_trans; [|exact L5]. unfold l1, now; cbn. lia.
     + rewrite L6. auto.
+    + exists (s_mem _ _ s), (co_state _ q), (co_answer _ q),
+        (N.min (left l) (wave_end l - now l)). fold r. cbn zeta.
+      split; [lia|]. split; [rewrite L7; reflexivity|].
+      eapply N.le_trans; [|exact L5]. unfold l1, now; cbn. lia.
 Qed.
 
 Lemma remove_nth_count d y : forall l n, nth_error l n = Some y ->
@@ -662,7 +673,7 @@ Proof.
   destruct (wave_end l1 <=? now l1).
   { intros H. injection H as <- <-. auto. }
   intros H. apply run_slice_ok in H; [|reflexivity].
-  destruct G as [P1 B1 C1 S1 G1 O1 K1 E1], H as [P2 B2 C2 S2 G2 O2 K2 E2].
+  destruct G as [P1 B1 C1 S1 G1 O1 K1 E1 U1], H as [P2 B2 C2 S2 G2 O2 K2 E2 U2].
   cbn [fst snd] in *. constructor; cbn [fst snd].
   - congruence.
   - intros d. specialize (B1 d). specialize (B2 d). lia.
@@ -672,6 +683,9 @@ Proof.
   - auto.
   - lia.
   - congruence.
+  - destruct b; [|congruence].
+    destruct U2 as (m & c' & a & bound & H1 & H2 & H3). exists m, c', a, bound. cbn zeta in *.
+    rewrite <- E1 in *. split; [lia|]. split; [congruence|lia].
 Qed.
 
 (* ---- The whole machine ---- *)
@@ -735,7 +749,7 @@ Proof.
   2:{ injection H as <- <-. split; [constructor; auto|]. cbn. repeat split; auto. }
   destruct (lane_step _ _ _ _ _ _ _ _ _) as [b' [l' v']] eqn:Es.
   injection H as <- <-. apply lane_step_ok in Es.
-  destruct Es as [P B C S G O K E]. cbn [fst snd] in *.
+  destruct Es as [P B C S G O K E U]. cbn [fst snd] in *.
   split; [constructor; cbn|].
   - intros H0. apply I1. destruct (lanes _ _ st); auto. destruct me; discriminate.
   - intros c. specialize (I2 c). specialize (B c). unfold occ, livec in *; cbn.
@@ -1083,10 +1097,10 @@ Proof.
       = sumi (fun _ l => N.to_nat (steps l)) n (lanes _ _ a) /\
     sumi (fun _ l => nsteps (log l)) n (lanes _ _ b)
       = sumi (fun _ l => nsteps (log l)) n (lanes _ _ a)).
-  { induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6] Ho] HF IH]; intros n; cbn; auto.
+  { induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6 L7] Ho] HF IH]; intros n; cbn; auto.
     destruct (IH (S n)) as [-> ->]. rewrite L2, L3. auto. }
   destruct (G 0%nat) as [-> ->]. split; auto. split; auto. clear G.
-  induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6] Ho] HF IH]; auto.
+  induction H as [|l l' ls ls' [[L1 L2 L3 L4 L5 L6 L7] Ho] HF IH]; auto.
   destruct IH as [IH1 IH2].
   split; intros HA; inversion HA; subst; constructor; auto. congruence.
 Qed.
@@ -1129,7 +1143,7 @@ Proof.
   assert (C1 : Forall conserved (lanes _ _ st1)).
   { unfold st1; cbn. apply Forall_forall. intros l Hl. apply in_map_iff in Hl.
     destruct Hl as (l0 & <- & Hl0). rewrite Forall_forall in I3. apply I3 in Hl0.
-    destruct (idle_ok t l0) as [C _ _ _ _ _]. apply C in Hl0. exact Hl0. }
+    destruct (idle_ok t l0) as [C _ _ _ _ _ _]. apply C in Hl0. exact Hl0. }
   assert (H3 := moved_nonempty _ _ _ _ M H1).
   assert (S1 : total_steps st1 = total_steps st).
   { unfold total_steps, st1; cbn. rewrite sumi_map. reflexivity. }
@@ -1231,7 +1245,7 @@ Proof.
   destruct (Nat.eqb _ 0); auto.
   destruct H as (H1 & H2 & H3 & H4 & H5).
   destruct (note_ok (ETimers (N.of_nat (length (filter (fun s => fst s <=? f) (sleepers l))))) l2
-              eq_refl) as [N1 N2 N3 _ _ _].
+              eq_refl) as [N1 N2 N3 _ _ _ _].
   split; [|split; [|split; [|split]]]; auto.
   rewrite N3. auto.
 Qed.
