@@ -672,8 +672,9 @@ Qed.
 Inductive round_of (workers : nat) : state * checker -> state * checker -> Prop :=
 | round_boundary st k : in_wave _ _ st = false ->
     round_of workers (st, k) (snd (tick st), k)
-| round_one_thread st k sched : phase _ _ st = InWave 0 ->
-    (* No certificate: the state's own groups on one thread, one after the other. *)
+| round_own_groups st k sched : phase _ _ st = InWave 0 ->
+    (* The state's own groups in any interleaving: what the shipped pool runs once a
+       certificate was accepted, and one thread without any. *)
     complete (parallel_wave (sees (homes _ _ st))
       (groups_of (length (lanes _ _ st)) (homes _ _ st)) sched st) ->
     round_of workers (st, k)
