@@ -2,7 +2,7 @@
    "Closed under the global context". *)
 
 From Wavelock Require Import Interleave Certificate Machine Invariants Parcels Waves
-  Progress Limits Plan Snapshot.
+  Progress Limits Plan Example Snapshot.
 
 (* 1. Canonical steps *)
 Print Assumptions round_is_one_step.
@@ -31,6 +31,7 @@ Print Assumptions certified_wave_is_canonical.
 Print Assumptions planned_checker_is_honest.
 Print Assumptions planned_wave_is_canonical.
 Print Assumptions the_state_describes_itself.
+Print Assumptions planned_run_is_canonical.
 Print Assumptions driver_is_canonical.
 Print Assumptions driver_ends_canonically.
 Print Assumptions workers_do_not_matter.
@@ -38,6 +39,8 @@ Print Assumptions arrival_order_does_not_matter.
 Print Assumptions finishing_order_does_not_matter.
 Print Assumptions arrivals_are_canonical.
 Print Assumptions acceptance_alone_is_not_enough.
+Print Assumptions example_finishes.
+Print Assumptions example_on_two_workers.
 
 (* 6. Snapshots *)
 Print Assumptions restore_save.

@@ -251,4 +251,124 @@ Proof.
     assert (a = b) by (eapply G1; eauto). subst. congruence.
 Qed.
 
+(* ---- A whole run with the planner ---- *)
+
+(* Groups are constants of a run: transitions keep lanes, sessions and homes. *)
+Definition same_shape (a b : state) : Prop :=
+  length (lanes _ _ b) = length (lanes _ _ a) /\
+  length (sessions _ _ b) = length (sessions _ _ a) /\ homes _ _ b = homes _ _ a.
+
+Lemma close_keeps (st : state) : lanes _ _ st <> [] -> same_shape st (close_wave _ _ cfg st).
+Proof.
+  intros H. unfold close_wave, close_with.
+  set (st1 := set_lanes _ _ _ _).
+  assert (H1 : lanes _ _ st1 <> []).
+  { unfold st1; cbn. destruct (lanes _ _ st); cbn; congruence. }
+  assert (M1 := apply_all_moved _ _ cfg (effects_from 0 (lanes _ _ st)) st1 H1).
+  set (st2 := apply_all _ _ cfg _ st1) in *.
+  assert (H2 := moved_nonempty _ _ _ _ _ _ M1 H1).
+  assert (M2 := settle_moved _ _ cfg (channels_of _ _ (sessions _ _ st2)) st2 H2).
+  set (st3 := fold_left _ _ _) in *.
+  assert (L1 := moved_length _ _ _ _ _ _ M1). assert (L2 := moved_length _ _ _ _ _ _ M2).
+  destruct M1 as [_ _ _ (A1 & A2 & _)]. destruct M2 as [_ _ _ (B1 & B2 & _)].
+  unfold same_shape; cbn. rewrite map_length, L2, L1, B1, A1, B2, A2.
+  unfold st1; cbn. rewrite map_length. auto.
+Qed.
+
+Lemma tick_keeps (st : state) : lanes _ _ st <> [] ->
+  same_shape st (snd (tick _ _ slice choose cfg st)).
+Proof.
+  intros H. unfold tick. destruct (phase _ _ st).
+  - unfold same_shape; cbn. rewrite map_length. auto.
+  - destruct (forallb _ _); [unfold same_shape; cbn; auto|].
+    destruct (_ && _); [unfold same_shape; cbn; rewrite map_length; auto|].
+    destruct (_ && _); [unfold same_shape; cbn; auto|].
+    unfold next_frame. destruct (_ <=? _)%N; unfold same_shape; cbn; rewrite ?map_length; auto.
+  - destruct (_ <? _).
+    + unfold step.
+      destruct (step_keeps mem co slice choose cfg (lives_on (homes _ _ st) turn) turn st)
+        as (K1 & K2 & K3).
+      destruct (step_seeing _ _ _ _ _ _ _ _) as [b st']. cbn in *.
+      destruct b; unfold same_shape; cbn; auto.
+    + apply close_keeps. auto.
+  - unfold same_shape; cbn; auto.
+Qed.
+
+Lemma run_keeps n : forall st : state, lanes _ _ st <> [] ->
+  same_shape st (run _ _ slice choose cfg n st).
+Proof.
+  induction n as [|n IH]; intros st H; cbn; [unfold same_shape; auto|].
+  assert (T := tick_keeps st H).
+  assert (H' : lanes _ _ (snd (tick _ _ slice choose cfg st)) <> []).
+  { intros E. destruct T as [T _]. rewrite E in T. destruct (lanes _ _ st); [congruence|discriminate]. }
+  specialize (IH _ H'). destruct T as (T1 & T2 & T3), IH as (I1 & I2 & I3).
+  unfold same_shape. rewrite I1, I2, I3. auto.
+Qed.
+
+Lemma describe_evolves (a b : state) : same_shape a b -> evolves (describe a) (describe b).
+Proof.
+  intros (S1 & S2 & S3) g' Hg. unfold describe in *. rewrite S1, S2, S3 in Hg.
+  apply in_map_iff in Hg. destruct Hg as (g & <- & Hg).
+  eexists. split; [apply in_map; exact Hg|]. split; [reflexivity|]. left. auto.
+Qed.
+
+(* The driver of Waves.v with the planner in place of the test [covers]: certificates are
+   the planner's, for the state as it is, with whatever it remembers as sent. *)
+Inductive planned_round : state * checker -> state * checker -> Prop :=
+| planned_boundary st k : in_wave _ _ st = false ->
+    planned_round (st, k) (snd (tick _ _ slice choose cfg st), k)
+| planned_accepted st k w s sent f k' sched : phase _ _ st = InWave 0 ->
+    let t := plan w s sent (describe st) in
+    let r := parallel_wave mem co slice choose cfg (granted_view k' t (homes _ _ st))
+               (map m_lanes (t_claims t)) sched st in
+    check t f k = (k', None) -> complete _ r ->
+    planned_round (st, k) (end_wave mem co cfg (snd r), k')
+| planned_refused st k w s sent f k' e :
+    check (plan w s sent (describe st)) f k = (k', Some e) ->
+    planned_round (st, k) (st, k')
+| planned_step st k turn : phase _ _ st = InWave turn ->
+    planned_round (st, k) (snd (tick _ _ slice choose cfg st), k).
+
+Inductive planned_run (st0 : state) (k0 : checker) : state -> checker -> Prop :=
+| planned_run_start : planned_run st0 k0 st0 k0
+| planned_run_round st k st' k' : planned_run st0 k0 st k ->
+    planned_round (st, k) (st', k') -> planned_run st0 k0 st' k'.
+
+(* Every state of a planned run is a canonical state. Its waves run as the accepted
+   certificates say, each worker sees what the checker granted, and there is no premise
+   about either. *)
+Theorem planned_run_is_canonical nl ns (st0 st : state) k : lanes _ _ st0 <> [] ->
+  planned_run st0 (new_checker nl ns) st k ->
+  (exists n, run _ _ slice choose cfg n st0 = st) /\ planned nl ns k (describe st).
+Proof.
+  intros H0 H. induction H as [|st k st' k' _ [[n Hn] Hp] Hr].
+  - split; [exists 0; auto|constructor].
+  - assert (Hne : lanes _ _ st <> []).
+    { intros E. destruct (run_keeps n st0 H0) as [L _]. rewrite Hn, E in L.
+      destruct (lanes _ _ st0); [congruence|discriminate]. }
+    assert (G : exists m, run _ _ slice choose cfg m st = st').
+    { inversion Hr; subst.
+      - exists 1. auto.
+      - match goal with
+        | P : phase _ _ _ = InWave 0, E : check _ _ _ = _, K : complete _ _ |- _ =>
+            exact (planned_wave_is_canonical nl ns _ _ _ _ _ _ _ _ _ P Hp
+                     (proj2 (the_state_describes_itself _))
+                     (proj1 (the_state_describes_itself _)) E K)
+        end.
+      - exists 0. auto.
+      - exists 1. auto. }
+    destruct G as [m Hm]. split.
+    + exists (n + m). rewrite run_app, Hn. auto.
+    + apply (planned_moves _ _ _ (describe st)).
+      2:{ apply describe_evolves. rewrite <- Hm. apply run_keeps. auto. }
+      assert (Hd := proj2 (the_state_describes_itself st)).
+      inversion Hr; subst; auto.
+      * assert (X := planned_check nl ns k _ w s sent f Hp Hd).
+        match goal with E : check _ _ _ = (_, None) |- _ =>
+          exact (eq_ind _ (fun y => planned nl ns (fst y) _) X _ E) end.
+      * assert (X := planned_check nl ns k _ w s sent f Hp Hd).
+        match goal with R : run _ _ _ _ _ _ _ = _ |- _ => rewrite <- R in * end.
+        match goal with E : check _ _ _ = (_, Some _) |- _ => rewrite E in X end. exact X.
+Qed.
+
 End Plan.
