@@ -39,6 +39,7 @@ Print Assumptions arrival_order_does_not_matter.
 Print Assumptions finishing_order_does_not_matter.
 Print Assumptions arrivals_are_canonical.
 Print Assumptions acceptance_alone_is_not_enough.
+Print Assumptions an_empty_certificate_is_accepted.
 Print Assumptions example_finishes.
 Print Assumptions example_on_two_workers.
 

@@ -1,8 +1,10 @@
 (* The checker of certificates, as crates/certify computes it, and its soundness.
 
    The functions follow crates/certify/src/check.rs one by one: [mark_lanes],
-   [release], [take], [hold], [check_versions], [check_picks], [check_claims],
-   [check]. Numbers are unbounded here; the digest sum is taken modulo 2^64. *)
+   [release], [take_sessions] and [take_channels], [hold], [check_versions],
+   [check_picks], [check_claims], [check]. Numbers are unbounded here; the digest sum is
+   taken modulo 2^64. Where a lane is refused the code leaves some lanes marked; the model
+   drops those marks. No later check can see them: each has a mark of its own. *)
 
 From Coq Require Import List Arith NArith Lia Bool.
 From Wavelock Require Import Interleave.
@@ -327,7 +329,8 @@ Proof. revert i; induction n; destruct i; simpl; intros; try discriminate; [cong
 
 Theorem new_checker_invariant lanes sessions : invariant (new_checker lanes sessions).
 Proof.
-  unfold invariant, new_checker, accepted_at; simpl. split; [|split; [|split; [|split]]]; [| | | |discriminate].
+  unfold invariant, new_checker, accepted_at; simpl. split; [|split; [|split; [|split]]]; [| | |
+      |discriminate].
   - rewrite !repeat_length. auto.
   - apply Forall_forall. intros m Hm. apply repeat_spec in Hm. subst. simpl. lia.
   - intros g v x H. destruct (nth_error (repeat None lanes) g) eqn:E; try discriminate.
@@ -519,7 +522,8 @@ Proof.
   - injection H as <- <- <-. trivial_parts.
   - assert (Hfail : forall r, (chans, @nil channel, Some r) = (chans', taken, e) ->
       NoDup taken /\
-      (forall c, In c taken -> holder_of c chans = None /\ nth_error held (fst c) = Some (Some g)) /\
+      (forall c, In c taken -> holder_of c chans = None /\ nth_error held (fst c) = Some (Some g))
+          /\
       (forall c, In c taken -> holder_of c chans' = Some g) /\
       (forall c h, holder_of c chans = Some h -> holder_of c chans' = Some h) /\
       (e = None -> taken = a :: cs) /\

@@ -179,14 +179,17 @@ Proof.
                     v 0 i (Some s) (Some s') E).
 Qed.
 
-Lemma vset_pat (v : view) i (s s' : session) : vget _ _ v i = Some s -> pat (vset _ _ v i s') = pat v.
+Lemma vset_pat (v : view) i (s s' : session) : vget _ _ v i = Some s -> pat (vset _ _ v i s') = pat
+    v.
 Proof.
-  unfold vget, vset, pat. revert i. induction v as [|o v IH]; intros i H; destruct i; cbn in *; auto.
+  unfold vget, vset, pat. revert i. induction v as [|o v IH]; intros i H; destruct i; cbn in *;
+      auto.
   - subst o. auto.
   - f_equal. apply IH. auto.
 Qed.
 
-Lemma vget_vset (v : view) i (s s' : session) : vget _ _ v i = Some s -> vget _ _ (vset _ _ v i s') i = Some s'.
+Lemma vget_vset (v : view) i (s s' : session) : vget _ _ v i = Some s -> vget _ _ (vset _ _ v i s')
+    i = Some s'.
 Proof.
   unfold vget, vset. rewrite nth_upd, Nat.eqb_refl.
   destruct (nth_error v i); cbn; [auto|discriminate].
@@ -417,7 +420,8 @@ Proof.
 Qed.
 
 Lemma eqc_pair c i slot :
-  eqc c (i, slot) = if Nat.eqb (fst c) i then (if Nat.eqb (snd c) slot then 1%nat else 0%nat) else 0%nat.
+  eqc c (i, slot) = if Nat.eqb (fst c) i then (if Nat.eqb (snd c) slot then 1%nat else 0%nat) else
+      0%nat.
 Proof.
   unfold eqc, cid_eqb; cbn. destruct (Nat.eqb (fst c) i); cbn; auto.
 Qed.
@@ -517,7 +521,8 @@ Proof.
                  = sess_live _ _ d (fst c) s)%nat).
     { assert (E : eqc d c = eqc d (fst c, snd c)) by (destruct c; auto).
       rewrite E, eqc_pair. clear E. unfold sess_live. destruct (Nat.eqb (fst d) (fst c)); auto.
-      change (coro_at _ _ (set_joins _ _ rest (set_cos _ _ (upd (snd c) None (s_cos _ _ s)) s)) (snd d))
+      change (coro_at _ _ (set_joins _ _ rest (set_cos _ _ (upd (snd c) None (s_cos _ _ s)) s))
+          (snd d))
         with (coro_at _ _ (set_cos _ _ (upd (snd c) None (s_cos _ _ s)) s) (snd d)).
       rewrite coro_at_upd. rewrite (Nat.eqb_sym (snd d)).
       destruct (Nat.eqb_spec (snd c) (snd d)) as [Heq|Hne]; [|lia].
@@ -642,7 +647,7 @@ Lemma remove_nth_count d y : forall l n, nth_error l n = Some y ->
 Proof.
   induction l as [|a l IH]; intros [|n] H; cbn [nth_error] in H; try discriminate.
   - injection H as ->. cbn. lia.
-  - specialize (IH n H). cbn [firstn app count]. 
+  - specialize (IH n H). cbn [firstn app count].
     change (skipn (S (S n)) (a :: l)) with (skipn (S n) l). lia.
 Qed.
 
@@ -969,7 +974,8 @@ Proof.
   { eapply moved_chan; eauto. intros c.
     assert (A := deliver_occ o c v ch ch' r Ed). cbn. lia. }
   destruct r as [slot|]; auto.
-  apply (moved_weaken ([(o, slot)] ++ []) ([] ++ [(o, slot)])); [intros; rewrite ?count_app; cbn; lia|].
+  apply (moved_weaken ([(o, slot)] ++ []) ([] ++ [(o, slot)])); [intros; rewrite ?count_app; cbn;
+      lia|].
   eapply moved_trans; [exact M|]. apply wake_across_moved. cbn. auto.
 Qed.
 
@@ -984,7 +990,8 @@ Proof.
   - assert (M := accept_moved (home_of _ _ st o) st).
     destruct (chan_at _ _ st o k) as [ch|]; auto.
     destruct (closed ch); auto.
-    apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn; lia|].
+    apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn;
+        lia|].
     assert (M2 := note_moved (home_of _ _ st o) (EArrival from o k) _ eq_refl
                     : moved [] [] (accept _ _ cfg (home_of _ _ st o) st) _).
     eapply moved_trans; [exact M|]. eapply moved_trans; [exact M2|].
@@ -1082,7 +1089,8 @@ Proof.
   assert (M2 := divide_moved o k (admit_across _ _ cfg
     (match chan_at _ _ st o k with Some ch => length (senders ch) | None => 0%nat end) o k st)).
   assert (H2 := moved_nonempty _ _ _ _ M2 H1).
-  apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn; lia|].
+  apply (moved_weaken ([] ++ ([] ++ [])) ([] ++ ([] ++ []))); [intros; rewrite ?count_app; cbn;
+      lia|].
   eapply moved_trans; [exact M1|]. eapply moved_trans; [exact M2|]. apply IH; auto.
 Qed.
 

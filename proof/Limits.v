@@ -32,7 +32,8 @@ Definition lying : certificate := {|
     {| m_lanes := [0]; m_version := 1;
        m_sets := Some {| x_sessions := []; x_channels := [] |}; m_digest := 7; m_picks := [] |};
     {| m_lanes := [1]; m_version := 1;
-       m_sets := Some {| x_sessions := [0]; x_channels := [] |}; m_digest := 7; m_picks := [] |}] |}.
+       m_sets := Some {| x_sessions := [0]; x_channels := [] |}; m_digest := 7; m_picks := [] |}]
+           |}.
 
 Definition split_facts : facts := {|
   a_wave := 0; a_span := Cycles 100;
@@ -55,3 +56,14 @@ Proof. repeat split; repeat constructor. Qed.
 (* The state's own groups put both lanes in one. *)
 Theorem the_state_has_one_group : groups_of 2 (homes N bool split) = [[0; 1]].
 Proof. reflexivity. Qed.
+
+(* A certificate without claims is accepted: the checker does not ask that every group
+   with work is claimed. *)
+Theorem an_empty_certificate_is_accepted w s fl k :
+  snd (check {| t_wave := w; t_span := s; t_claims := [] |}
+         {| a_wave := w; a_span := s; a_lanes := fl |} k) = None.
+Proof.
+  unfold check. cbn [t_wave t_span a_wave a_span t_claims]. rewrite N.eqb_refl.
+  assert (H : span_eqb s s = true) by (destruct s; apply N.eqb_refl).
+  rewrite H. reflexivity.
+Qed.

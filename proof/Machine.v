@@ -836,7 +836,8 @@ Definition enter (next : N) (st : state) : state :=
 
 Definition next_sleeper (st : state) : option N :=
   fold_left (fun m l => match sleepers l with
-                        | (f, _) :: _ => match m with Some g => Some (N.min f g) | None => Some f end
+                        | (f, _) :: _ => match m with Some g => Some (N.min f g) | None => Some f
+                            end
                         | [] => m
                         end) (lanes st) None.
 

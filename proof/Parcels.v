@@ -150,7 +150,8 @@ Proof.
   - apply IH in H. lia.
 Qed.
 
-Lemma keyed_from_sorted ls : Forall out_ok ls -> forall i, StronglySorted strictly (keyed_from i ls).
+Lemma keyed_from_sorted ls : Forall out_ok ls -> forall i, StronglySorted strictly (keyed_from i
+    ls).
 Proof.
   induction 1 as [|l ls Hl Hls IH]; intros i; cbn; [constructor|].
   apply sorted_app; auto using keyed_sorted.

@@ -232,7 +232,8 @@ Proof.
     unfold idle_lane. apply orb_true_intro. right.
     destruct (has_work x) eqn:E; auto. exfalso.
     assert (existsb (fun l => match nth_error (lanes _ _ st) l with
-              Some x => has_work x | None => false end) (todo nl g0) = true); [|fold nl in Hw; congruence].
+              Some x => has_work x | None => false end) (todo nl g0) = true); [|fold nl in Hw;
+                  congruence].
     apply existsb_exists. exists l. rewrite Hx. auto.
   - intros g h Hg Hh Hf. unfold describe in Hg, Hh.
     apply in_map_iff in Hg, Hh. destruct Hg as (g0 & <- & Hg), Hh as (h0 & <- & Hh).
@@ -300,7 +301,8 @@ Proof.
   induction n as [|n IH]; intros st H; cbn; [unfold same_shape; auto|].
   assert (T := tick_keeps st H).
   assert (H' : lanes _ _ (snd (tick _ _ slice choose cfg st)) <> []).
-  { intros E. destruct T as [T _]. rewrite E in T. destruct (lanes _ _ st); [congruence|discriminate]. }
+  { intros E. destruct T as [T _]. rewrite E in T. destruct (lanes _ _ st);
+      [congruence|discriminate]. }
   specialize (IH _ H'). destruct T as (T1 & T2 & T3), IH as (I1 & I2 & I3).
   unfold same_shape. rewrite I1, I2, I3. auto.
 Qed.

@@ -51,7 +51,8 @@ Qed.
 Notation iter vis := (iter state (fun l => step_seeing mem co slice choose cfg (vis l) l)).
 
 (* Lanes that run in order all reach the wave's end. *)
-Theorem lanes_end vis : positive -> forall ls (st : state), exists n, fst (iter vis n (ls, st)) = [].
+Theorem lanes_end vis : positive -> forall ls (st : state), exists n, fst (iter vis n (ls, st)) =
+    [].
 Proof.
   intros HP. induction ls as [|l ls IH]; intros st; [exists 0; auto|].
   assert (G : forall d (st : state),

@@ -52,7 +52,8 @@ Defined.
 
 Definition c_sum {A B} (a : codec A) (b : codec B) : codec (A + B).
 Proof.
-  refine (Codec (A + B) (fun x => match x with inl y => 0%N :: enc a y | inr y => 1%N :: enc b y end)
+  refine (Codec (A + B) (fun x => match x with inl y => 0%N :: enc a y | inr y => 1%N :: enc b y
+      end)
     (fun l => match l with
               | 0%N :: r => match dec a r with Some (y, r') => Some (inl y, r') | None => None end
               | 1%N :: r => match dec b r with Some (y, r') => Some (inr y, r') | None => None end

@@ -118,7 +118,8 @@ Proof.
     assert (Hss : forall i, vis i = true ->
        nth_error (sessions _ _ c) i = nth_error (sessions _ _ d) i).
     { intros i Hi. specialize (Hg (inr i) Hi). cbn in Hg.
-      destruct (nth_error (sessions _ _ c) i), (nth_error (sessions _ _ d) i); cbn in Hg; congruence. }
+      destruct (nth_error (sessions _ _ c) i), (nth_error (sessions _ _ d) i); cbn in Hg;
+          congruence. }
     assert (Hslen : length (sessions _ _ c) = length (sessions _ _ d))
       by (unfold shape in Hs; congruence).
     assert (Hmask : mask mem co vis 0 (sessions _ _ c) = mask mem co vis 0 (sessions _ _ d)).
@@ -156,7 +157,7 @@ Proof.
     destruct (IH (S n)) as [IH1 IH2].
     { intros i Hi. replace (S n + i) with (n + S i) by lia. apply Hn. cbn. lia. }
     assert (Hv := Hn 0). rewrite !Nat.add_0_r in Hv. rewrite Hv by (cbn; lia). rewrite IH1.
-    split; auto. intros [|o v]; cbn; auto. rewrite IH2. 
+    split; auto. intros [|o v]; cbn; auto. rewrite IH2.
     rewrite Hv by (cbn; lia). auto. }
   destruct (Hm (sessions _ _ st) 0) as [M1 M2].
   { intros i Hi. auto. }
@@ -533,7 +534,7 @@ Proof.
   set (real := map (filter (fun l => l <? nl)) gs).
   assert (Htodo : map (todo nl) real = map (todo nl) gs).
   { unfold real. rewrite map_map. apply map_ext. intros g. unfold todo.
-    apply filter_ext_in. intros l Hl. apply in_seq in Hl. 
+    apply filter_ext_in. intros l Hl. apply in_seq in Hl.
     destruct (lane_in g l) eqn:E.
     - apply lane_in_spec. apply lane_in_spec in E. apply filter_In. split; auto.
       apply Nat.ltb_lt. lia.
@@ -657,7 +658,7 @@ Proof.
       eapply (AS a b); eauto.
   - intros l x Hl Hnone. specialize (Hc2 l).
     assert (Hlt : l < length (lanes _ _ st)) by (apply nth_error_Some; congruence).
-    rewrite Hl in Hc2. 
+    rewrite Hl in Hc2.
     assert (Hcl : existsb (fun m => lane_in (m_lanes m) l) (t_claims t) = false).
     { destruct (existsb _ _) eqn:E; auto. apply existsb_exists in E.
       destruct E as (m & Hm & E). apply lane_in_spec in E.
@@ -711,7 +712,8 @@ Proof.
     + match goal with E : check ?t ?f k = _ |- _ =>
         assert (X := check_invariant t f k Hk); rewrite E in X; exact X end.
     + match goal with
-      | P : phase _ _ st = InWave 0, E : check _ _ k = _, C : covers _ _ _ = true, K : complete _ |- _ =>
+      | P : phase _ _ st = InWave 0, E : check _ _ k = _, C : covers _ _ _ = true, K : complete _
+          |- _ =>
           exact (certified_wave_is_canonical _ _ _ _ _ _ P Hk E C K)
       end.
   - split; [|exists 0; auto].
@@ -809,7 +811,8 @@ Theorem one_worker_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
 Proof.
   intros Hp vis r.
   destruct (ticks_are_moves n st Hp) as (m & j & _ & Hf & _ & _ & Hr).
-  assert (H := one_worker_state_for_state vis n (map (fun l => [l]) (seq 0 (length (lanes _ _ st)))) st).
+  assert (H := one_worker_state_for_state vis n (map (fun l => [l]) (seq 0 (length (lanes _ _
+      st)))) st).
   rewrite single_lanes in H. fold r in H. exists m, j.
   unfold vis in H. rewrite <- H in Hf, Hr. auto.
 Qed.
@@ -900,7 +903,8 @@ Theorem arrivals_are_canonical sched arrived (st : state) :
   complete (parallel_wave vis gs sched st) ->
   Permutation arrived (keyed_from 0 (lanes _ _ c)) ->
   exists j, run _ _ slice choose cfg j st
-    = close_with _ _ cfg (map strip (sort arrived)) (set_phase _ _ (InWave (length (lanes _ _ c))) c).
+    = close_with _ _ cfg (map strip (sort arrived)) (set_phase _ _ (InWave (length (lanes _ _ c)))
+        c).
 Proof.
   intros I Hp gs vis c Hc Ha.
   destruct (own_groups_are_canonical sched st Hp Hc) as [j Hj]. exists j. rewrite Hj.
