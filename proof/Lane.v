@@ -1,0 +1,984 @@
+(** One lane of the kernel as an executable model, and two invariants of every operation.
+
+    The model is written from docs/spec/semantics.md (rules 6, 20 to 25, 34 to 36),
+    docs/spec/cpu-authority.md (phases B and C) and docs/scheduler.md. All numbers are unbounded
+    integers, so nothing wraps; the ready-set digest, which is defined modulo 2^64, reduces
+    explicitly. Data structures are lists and association lists.
+
+    A coroutine is identified by its slot. Six places hold slots: the ready queue, the sleepers, the
+    blocked, the held, the ended, and the current coroutine. The state of a coroutine is the place
+    its slot is in; there is no other record of it. So the placement invariant [Placed] is a
+    property of six separate collections and can fail; the theorems show that no operation breaks
+    it.
+
+    Main theorems: [step_placed], [step_conserved], [step_row], [run_good], [one_place].
+
+    Elsewhere: several lanes ([Lanes]), bounds of the policies ([Policies]), refills ([Refill]).
+    Not modelled: the policy [Fair], contexts, deviations, and limits of memory. *)
+
+From Coq Require Import ZArith List Bool Lia Permutation.
+Import ListNotations.
+Open Scope Z_scope.
+
+(** * Vocabulary *)
+
+(** A reference to a coroutine: slot and generation. *)
+Definition reference := (Z * Z)%type.
+
+Definition same_reference (a b : reference) : bool :=
+  (fst a =? fst b) && (snd a =? snd b).
+
+Inductive block_reason :=
+  ChannelSend | ChannelReceive | Select | Join | Input | Reply | OtherLane.
+
+Definition block_code (r : block_reason) : nat :=
+  match r with
+  | ChannelSend => 0 | ChannelReceive => 1 | Select => 2 | Join => 3 | Input => 4 | Reply => 5
+  | OtherLane => 6
+  end.
+
+Inductive wake_source :=
+  FromChannel | FromJoin | FromInput | FromAnswer | FromSessionEnd | FromTimer | FromRelease.
+
+Definition source_code (s : wake_source) : nat :=
+  match s with
+  | FromChannel => 0 | FromJoin => 1 | FromInput => 2 | FromAnswer => 3 | FromSessionEnd => 4
+  | FromTimer => 5 | FromRelease => 6
+  end.
+
+(** Whether a wake may end a wait. *)
+Definition ends (s : wake_source) (r : block_reason) : bool :=
+  match s, r with
+  | FromChannel, (ChannelSend | ChannelReceive | Select | Reply) => true
+  | FromJoin, Join => true
+  | FromInput, Input => true
+  | FromAnswer, OtherLane => true
+  | FromSessionEnd, _ => true
+  | _, _ => false
+  end.
+
+(** Whether a wake mints a progress token. *)
+Definition mints (s : wake_source) : bool :=
+  match s with FromChannel | FromJoin => true | _ => false end.
+
+Inductive ending := Finish | Fault | Cancel.
+
+Inductive state :=
+| Ready
+| Running
+| Sleeping (until : Z)
+| Blocked (reason : block_reason)
+| Held (holds : Z)
+| Ended (how : ending).
+
+Definition has_ended (s : state) : bool := match s with Ended _ => true | _ => false end.
+
+Inductive outcome :=
+| Yielded
+| Slept (until : Z)
+| Blocks (reason : block_reason)
+| OutOfCycles
+| Finished
+| Faulted.
+
+Inductive stopped := Requeued | Kept | Waiting | IsHeld | HasEnded.
+
+(** What limits a slice, in the order of semantics 25. *)
+Inductive limit := FrameEnd | Quantum | WaveEnd.
+
+Inductive decision :=
+| Run (who : reference) (bound : Z) (why : limit) (picked switched : bool)
+| Idle
+| Over.
+
+Inductive refusal :=
+| Stale
+| NotWaiting (s : state)
+| WrongSource (r : block_reason) (s : wake_source)
+| InSlice (who : reference)
+| NotEnded (s : state)
+| IsEnded (s : state)
+| NotHeld (reason : Z) (holds : Z)
+| NotReady (s : state)
+| SlotTaken (by_ : reference)
+| HandoffOff
+| NoSession
+| NotFresh          (** a reference that was given out before *)
+| Protocol.         (** a call the driver must not make; the kernel panics *)
+
+Inductive result (A : Type) := Done (a : A) | Refused (r : refusal).
+Arguments Done {A}. Arguments Refused {A}.
+
+Inductive policy :=
+| Cooperative
+| RoundRobin (quantum : Z)
+| Fixed (quantum : Z)
+| Aging (quantum : Z)
+| TokenWeighted (quantum : Z)
+| ProgressAware (quantum : Z).
+
+Definition two64 : Z := 2 ^ 64.
+Definition most : Z := two64 - 1.
+
+(** "No quantum" is the largest number of 64 bits, as in the kernel. *)
+Definition quantum_of (p : policy) : Z :=
+  match p with
+  | Cooperative => most
+  | RoundRobin q | Fixed q | Aging q | TokenWeighted q | ProgressAware q => q
+  end.
+
+Inductive span := Picks (left_ : Z) | Until (end_ : Z).
+
+(** For how long a preferred coroutine may run. *)
+Inductive inheritance := Own | Pending | Rest (cycles : Z).
+
+(** * Time: the lane's clock and what it is made of *)
+
+Inductive operation := OPick | OSwitch | OWake | OTimer | OInbox | ORefill | OMigrate | OSteal.
+
+(** One number per scheduler operation: a table of costs, or the overhead row. *)
+Record by_operation := ByOperation {
+  o_pick : Z; o_switch : Z; o_wake : Z; o_timer : Z;
+  o_inbox : Z; o_refill : Z; o_migrate : Z; o_steal : Z }.
+
+Definition of_operation (t : by_operation) (o : operation) : Z :=
+  match o with
+  | OPick => o_pick t | OSwitch => o_switch t | OWake => o_wake t | OTimer => o_timer t
+  | OInbox => o_inbox t | ORefill => o_refill t | OMigrate => o_migrate t | OSteal => o_steal t
+  end.
+
+Definition sum_operations (t : by_operation) : Z :=
+  o_pick t + o_switch t + o_wake t + o_timer t + o_inbox t + o_refill t + o_migrate t + o_steal t.
+
+Definition add_operation (o : operation) (c : Z) (t : by_operation) : by_operation :=
+  let 'ByOperation p s w ti i r m st := t in
+  match o with
+  | OPick => ByOperation (p + c) s w ti i r m st
+  | OSwitch => ByOperation p (s + c) w ti i r m st
+  | OWake => ByOperation p s (w + c) ti i r m st
+  | OTimer => ByOperation p s w (ti + c) i r m st
+  | OInbox => ByOperation p s w ti (i + c) r m st
+  | ORefill => ByOperation p s w ti i (r + c) m st
+  | OMigrate => ByOperation p s w ti i r (m + c) st
+  | OSteal => ByOperation p s w ti i r m (st + c)
+  end.
+
+Definition no_operations : by_operation := ByOperation 0 0 0 0 0 0 0 0.
+
+Definition costs_v1 : by_operation := ByOperation 12 24 16 8 16 12 120 60.
+
+Record books := Books { clock : Z; charged : Z; idle : Z; overhead : by_operation }.
+
+Definition overhead_total (b : books) : Z := sum_operations (overhead b).
+
+(** Conservation: every cycle of the clock is charged, overhead or idle. *)
+Definition Conserved (b : books) : Prop := charged b + overhead_total b + idle b = clock b.
+
+Definition book_cost (o : operation) (c : Z) (b : books) : books :=
+  Books (clock b + c) (charged b) (idle b) (add_operation o c (overhead b)).
+
+Definition charge (used : Z) (b : books) : books :=
+  Books (clock b + used) (charged b + used) (idle b) (overhead b).
+
+Definition idle_until (t : Z) (b : books) : books :=
+  let missing := Z.max 0 (t - clock b) in
+  Books (clock b + missing) (charged b) (idle b + missing) (overhead b).
+
+(** * Records *)
+
+Fixpoint add_nth (n : nat) (l : list Z) : list Z :=
+  match l, n with
+  | [], _ => []
+  | x :: r, O => (x + 1) :: r
+  | x :: r, S m => x :: add_nth m r
+  end.
+
+Record ledger := Ledger {
+  runtime : Z; wait_total : Z; wait_longest : Z; switches : Z; preemptions : Z;
+  blocks : list Z; sleeps : Z; migrations : Z; steals : Z }.
+
+Definition empty_ledger : ledger := Ledger 0 0 0 0 0 [0; 0; 0; 0; 0; 0; 0] 0 0 0.
+
+Record coroutine := Coroutine {
+  generation : Z;
+  tag : Z;
+  holds : Z;          (** reasons to hold, one bit each *)
+  arrival : Z;        (** when it last joined the tail: the order within a class *)
+  since : Z;          (** clock since when it waits to be picked *)
+  picks_before : Z;   (** picks of the lane when it last joined the tail *)
+  priority : Z;
+  tokens : Z;
+  came : Z;           (** when it came to the lane: the order within a session *)
+  account : ledger }.
+
+Definition set_holds h c :=
+  Coroutine (generation c) (tag c) h (arrival c) (since c) (picks_before c) (priority c) (tokens c)
+    (came c) (account c).
+Definition set_arrival a c :=
+  Coroutine (generation c) (tag c) (holds c) a (since c) (picks_before c) (priority c) (tokens c)
+    (came c) (account c).
+Definition set_since s c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) s (picks_before c) (priority c) (tokens c)
+    (came c) (account c).
+Definition set_picks p c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) p (priority c) (tokens c)
+    (came c) (account c).
+Definition set_priority_of p c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) p (tokens c)
+    (came c) (account c).
+Definition set_tokens t c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) (priority c) t
+    (came c) (account c).
+Definition set_account f c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) (priority c)
+    (tokens c) (came c) (f (account c)).
+
+Definition add_runtime u a :=
+  Ledger (runtime a + u) (wait_total a) (wait_longest a) (switches a) (preemptions a) (blocks a)
+    (sleeps a) (migrations a) (steals a).
+Definition add_wait w a :=
+  Ledger (runtime a) (wait_total a + w) (Z.max (wait_longest a) w) (switches a) (preemptions a)
+    (blocks a) (sleeps a) (migrations a) (steals a).
+Definition add_switch (n : Z) a :=
+  Ledger (runtime a) (wait_total a) (wait_longest a) (switches a + n) (preemptions a) (blocks a)
+    (sleeps a) (migrations a) (steals a).
+Definition add_preemption a :=
+  Ledger (runtime a) (wait_total a) (wait_longest a) (switches a) (preemptions a + 1) (blocks a)
+    (sleeps a) (migrations a) (steals a).
+Definition add_block r a :=
+  Ledger (runtime a) (wait_total a) (wait_longest a) (switches a) (preemptions a)
+    (add_nth (block_code r) (blocks a)) (sleeps a) (migrations a) (steals a).
+Definition add_sleep a :=
+  Ledger (runtime a) (wait_total a) (wait_longest a) (switches a) (preemptions a) (blocks a)
+    (sleeps a + 1) (migrations a) (steals a).
+Definition add_migration (stolen : bool) a :=
+  Ledger (runtime a) (wait_total a) (wait_longest a) (switches a) (preemptions a) (blocks a)
+    (sleeps a) (migrations a + 1) (steals a + if stolen then 1 else 0).
+
+(** * Places *)
+
+Record places := Places {
+  records : list (Z * coroutine);
+  ready : list Z;
+  sleeping : list (Z * Z);              (** with the frame *)
+  blocked : list (Z * block_reason);
+  held : list Z;
+  ended : list (Z * ending);
+  current : option (Z * Z) }.           (** with the rest of its quantum *)
+
+Definition empty_places : places := Places [] [] [] [] [] [] None.
+
+Inductive place :=
+| AtReady
+| AtSleeping (until : Z)
+| AtBlocked (reason : block_reason)
+| AtHeld
+| AtEnded (how : ending)
+| AtCurrent (rest : Z).
+
+Definition keys (p : places) : list Z := map fst (records p).
+
+Definition current_slot (p : places) : list Z :=
+  match current p with Some (s, _) => [s] | None => [] end.
+
+(** Every entry of every place. *)
+Definition members (p : places) : list Z :=
+  ready p ++ map fst (sleeping p) ++ map fst (blocked p) ++ held p ++ map fst (ended p)
+    ++ current_slot p.
+
+(** The placement invariant: the entries of all places together are exactly the live slots, each
+    once. *)
+Definition Placed (p : places) : Prop := NoDup (keys p) /\ Permutation (members p) (keys p).
+
+Fixpoint lookup {A} (s : Z) (l : list (Z * A)) : option A :=
+  match l with
+  | [] => None
+  | (k, a) :: r => if k =? s then Some a else lookup s r
+  end.
+
+Fixpoint memb (s : Z) (l : list Z) : bool :=
+  match l with [] => false | k :: r => if k =? s then true else memb s r end.
+
+Definition drop (s : Z) (l : list Z) : list Z := filter (fun k => negb (k =? s)) l.
+Definition drop_key {A} (s : Z) (l : list (Z * A)) : list (Z * A) :=
+  filter (fun e => negb (fst e =? s)) l.
+
+(** Removes a slot from the place it is in. *)
+Definition take_out (s : Z) (p : places) : places :=
+  Places (records p) (drop s (ready p)) (drop_key s (sleeping p)) (drop_key s (blocked p))
+    (drop s (held p)) (drop_key s (ended p))
+    match current p with
+    | Some (c, rest) => if c =? s then None else Some (c, rest)
+    | None => None
+    end.
+
+Definition put_in (s : Z) (to : place) (p : places) : places :=
+  let 'Places rs rd sl bl he en cu := p in
+  match to with
+  | AtReady => Places rs (s :: rd) sl bl he en cu
+  | AtSleeping u => Places rs rd ((s, u) :: sl) bl he en cu
+  | AtBlocked r => Places rs rd sl ((s, r) :: bl) he en cu
+  | AtHeld => Places rs rd sl bl (s :: he) en cu
+  | AtEnded e => Places rs rd sl bl he ((s, e) :: en) cu
+  | AtCurrent rest => Places rs rd sl bl he en (Some (s, rest))
+  end.
+
+Definition is_free (to : place) (p : places) : bool :=
+  match to, current p with AtCurrent _, Some _ => false | _, _ => true end.
+
+(** Moves a live slot to a place. A lane has one current coroutine: no second one is accepted. *)
+Definition move (s : Z) (to : place) (p : places) : places :=
+  if memb s (keys p) then
+    let q := take_out s p in
+    if is_free to q then put_in s to q else p
+  else p.
+
+Definition update (s : Z) (f : coroutine -> coroutine) (p : places) : places :=
+  Places (map (fun e => if fst e =? s then (fst e, f (snd e)) else e) (records p))
+    (ready p) (sleeping p) (blocked p) (held p) (ended p) (current p).
+
+(** A new record, in a place. *)
+Definition insert (s : Z) (c : coroutine) (to : place) (p : places) : places :=
+  if memb s (keys p) then p
+  else if is_free to p then
+    put_in s to (Places ((s, c) :: records p) (ready p) (sleeping p) (blocked p) (held p) (ended p)
+                   (current p))
+  else p.
+
+(** The record is freed, and its place with it. *)
+Definition remove (s : Z) (p : places) : places :=
+  let q := take_out s p in
+  Places (drop_key s (records q)) (ready q) (sleeping q) (blocked q) (held q) (ended q) (current q).
+
+Definition set_rest (rest : Z) (p : places) : places :=
+  Places (records p) (ready p) (sleeping p) (blocked p) (held p) (ended p)
+    match current p with Some (s, _) => Some (s, rest) | None => None end.
+
+Definition state_of (s : Z) (p : places) : option state :=
+  match lookup s (records p) with
+  | None => None
+  | Some c =>
+      if memb s (ready p) then Some Ready
+      else if memb s (current_slot p) then Some Running
+      else match lookup s (sleeping p) with
+      | Some u => Some (Sleeping u)
+      | None => match lookup s (blocked p) with
+      | Some r => Some (Blocked r)
+      | None => if memb s (held p) then Some (Held (holds c))
+      else match lookup s (ended p) with
+      | Some e => Some (Ended e)
+      | None => None
+      end end end
+  end.
+
+(** * The lane *)
+
+Record settings := Settings {
+  the_policy : policy; frame_cycles : Z; handoff : bool; costs : by_operation }.
+
+(** Totals at the beginning of a frame, for its row. *)
+Record mark := Mark { m_charged : Z; m_overhead : Z; m_idle : Z; m_overrun_in : Z }.
+
+Record row := Row {
+  r_frame : Z; r_charged : Z; r_overhead : Z; r_idle : Z; r_overrun_in : Z; r_overrun_out : Z }.
+
+(** Everything else. *)
+Record control := Control {
+  generations : list (Z * Z);           (** the last generation each slot had *)
+  wakes : list Z;                       (** by source *)
+  picks : Z;
+  steps : Z;
+  frame : Z;
+  frame_mark : mark;
+  the_span : span;
+  arrivals : Z;
+  picked_tokens : Z;                    (** of the current coroutine, when it was picked *)
+  in_slice : bool;
+  boundary : bool;                      (** a wave or frame began since the last slice *)
+  last_ran : option reference;
+  preferred : option (reference * inheritance);
+  streak : Z }.                         (** picks of token holders in a row *)
+
+Definition set_generations v c := Control v (wakes c) (picks c) (steps c) (frame c) (frame_mark c)
+  (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
+  (streak c).
+Definition set_wakes v c := Control (generations c) v (picks c) (steps c) (frame c) (frame_mark c)
+  (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
+  (streak c).
+Definition set_frame f m c := Control (generations c) (wakes c) (picks c) (steps c) f m
+  (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
+  (streak c).
+Definition set_span v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) v (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
+  (preferred c) (streak c).
+Definition set_arrivals v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) v (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
+  (preferred c) (streak c).
+Definition set_in_slice v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) v (boundary c) (last_ran c)
+  (preferred c) (streak c).
+Definition set_boundary v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) v (last_ran c)
+  (preferred c) (streak c).
+Definition set_preferred v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
+  v (streak c).
+Definition set_streak v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
+  (preferred c) v.
+(** A pick: the count, the tokens the picked one had, who runs, the streak. *)
+Definition count_pick t r s c := Control (generations c) (wakes c) (picks c + 1) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) t (in_slice c) (boundary c) (Some r) (preferred c) s.
+Definition begin_slice sp c := Control (generations c) (wakes c) (picks c) (steps c + 1) (frame c)
+  (frame_mark c) sp (arrivals c) (picked_tokens c) true (boundary c) (last_ran c)
+  (preferred c) (streak c).
+
+Record lane := Lane { config : settings; time : books; at_ : places; ctl : control }.
+
+Definition new_lane (s : settings) : lane :=
+  Lane s (Books 0 0 0 no_operations) empty_places
+    (Control [] [0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0).
+
+Definition on_time f (l : lane) := Lane (config l) (f (time l)) (at_ l) (ctl l).
+Definition on_places f (l : lane) := Lane (config l) (time l) (f (at_ l)) (ctl l).
+Definition on_ctl f (l : lane) := Lane (config l) (time l) (at_ l) (f (ctl l)).
+Definition with_policy p (l : lane) :=
+  Lane (Settings p (frame_cycles (config l)) (handoff (config l)) (costs (config l)))
+    (time l) (at_ l) (ctl l).
+
+Definition now (l : lane) : Z := clock (time l).
+Definition book (o : operation) (l : lane) : lane :=
+  on_time (book_cost o (of_operation (costs (config l)) o)) l.
+Definition count_wake (s : wake_source) (l : lane) : lane :=
+  on_ctl (fun c => set_wakes (add_nth (source_code s) (wakes c)) c) l.
+
+Definition record_of (l : lane) (s : Z) : option coroutine := lookup s (records (at_ l)).
+Definition state_at (l : lane) (s : Z) : option state := state_of s (at_ l).
+
+(** The slot of a reference, unless it is stale. *)
+Definition resolve (l : lane) (r : reference) : option coroutine :=
+  match record_of l (fst r) with
+  | Some c => if generation c =? snd r then Some c else None
+  | None => None
+  end.
+
+Definition reference_of (l : lane) (s : Z) : reference :=
+  (s, match record_of l s with Some c => generation c | None => 0 end).
+
+Definition frame_end (l : lane) : Z := (frame (ctl l) + 1) * frame_cycles (config l).
+
+Definition is_over (l : lane) : bool :=
+  match the_span (ctl l) with Picks n => n =? 0 | Until e => e <=? now l end
+  || (frame_end l <=? now l).
+
+(** * The pick function: a pure function of the candidates and three numbers *)
+
+Definition candidate := (Z * coroutine)%type.
+
+(** What a policy ranks by before arrival; larger first. *)
+Definition rank (p : policy) (picks : Z) (c : coroutine) : Z :=
+  match p with
+  | Fixed _ => priority c
+  | Aging _ => priority c + (picks - picks_before c) / 16
+  | TokenWeighted _ => tokens c
+  | _ => 0
+  end.
+
+(** Whether [a] goes before [b]: by rank, then by arrival. *)
+Definition before (p : policy) (picks : Z) (a b : coroutine) : bool :=
+  (rank p picks b <? rank p picks a)
+  || ((rank p picks a =? rank p picks b) && (arrival a <=? arrival b)).
+
+Fixpoint best (p : policy) (picks : Z) (l : list candidate) : option candidate :=
+  match l with
+  | [] => None
+  | e :: r =>
+      match best p picks r with
+      | None => Some e
+      | Some f => if before p picks (snd e) (snd f) then Some e else Some f
+      end
+  end.
+
+Definition holds_token (e : candidate) : bool := 0 <? tokens (snd e).
+
+Definition or_else {A} (a b : option A) : option A := match a with Some _ => a | None => b end.
+
+Definition choose (p : policy) (picks streak : Z) (l : list candidate) : option candidate :=
+  match p with
+  | ProgressAware _ =>
+      let holder := best p picks (filter holds_token l) in
+      let other := best p picks (filter (fun e => negb (holds_token e)) l) in
+      if 8 <=? streak then or_else other holder else or_else holder other
+  | _ => best p picks l
+  end.
+
+Fixpoint candidates_of (rs : list (Z * coroutine)) (l : list Z) : list candidate :=
+  match l with
+  | [] => []
+  | s :: r =>
+      match lookup s rs with
+      | Some c => (s, c) :: candidates_of rs r
+      | None => candidates_of rs r
+      end
+  end.
+
+Definition candidates (l : lane) : list candidate := candidates_of (records (at_ l)) (ready (at_ l)).
+
+Definition choice (l : lane) : option candidate :=
+  choose (the_policy (config l)) (picks (ctl l)) (streak (ctl l)) (candidates l).
+
+Definition rank_in (l : lane) (c : coroutine) : Z :=
+  rank (the_policy (config l)) (picks (ctl l)) c.
+
+(** * Operations *)
+
+Definition upd (s : Z) f (l : lane) : lane := on_places (update s f) l.
+Definition mv (s : Z) (to : place) (l : lane) : lane := on_places (move s to) l.
+
+(** Back to its place in arrival order; or among the held. *)
+Definition join_place (s : Z) (l : lane) : lane :=
+  match record_of l s with
+  | Some c =>
+      if holds c =? 0 then mv s AtReady (upd s (set_since (now l)) l) else mv s AtHeld l
+  | None => l
+  end.
+
+(** To the tail; or among the held, with that place in arrival order. *)
+Definition new_arrival (s : Z) (l : lane) : lane :=
+  let a := arrivals (ctl l) in
+  let n := picks (ctl l) in
+  upd s (fun c => set_picks n (set_arrival a c)) (on_ctl (set_arrivals (a + 1)) l).
+
+Definition join_tail (s : Z) (l : lane) : lane := join_place s (new_arrival s l).
+
+Definition book_wait (s : Z) (l : lane) : lane :=
+  upd s (fun c => set_account (add_wait (now l - since c)) c) l.
+
+(** Whether a reference was never given out. *)
+Definition is_fresh (l : lane) (r : reference) : bool :=
+  negb (memb (fst r) (keys (at_ l)))
+  && match lookup (fst r) (generations (ctl l)) with Some g => g <? snd r | None => true end.
+
+Definition note_generation (r : reference) (l : lane) : lane :=
+  on_ctl (fun c => set_generations ((fst r, snd r) :: drop_key (fst r) (generations c)) c) l.
+
+Definition spawn (l : lane) (r : reference) (t p : Z) : result unit * lane :=
+  if is_fresh l r then
+    let c := Coroutine (snd r) t 0 0 0 0 p 0 (arrivals (ctl l)) empty_ledger in
+    (Done tt, join_tail (fst r) (on_places (insert (fst r) c AtReady) (note_generation r l)))
+  else (Refused NotFresh, l).
+
+(** The current coroutine leaves the lane: the rest of its quantum goes to the coroutine it
+    preferred. Nothing left is no handoff. *)
+Definition settle_inheritance (l : lane) : lane :=
+  match current (at_ l), preferred (ctl l) with
+  | Some (_, rest), Some (r, Pending) =>
+      on_ctl (set_preferred (if rest =? 0 then None else Some (r, Rest rest))) l
+  | _, _ => l
+  end.
+
+(** The current coroutine to another place. *)
+Definition leave_to (s : Z) (to : place) (l : lane) : lane := mv s to (settle_inheritance l).
+
+Definition limits (l : lane) (quantum : Z) : Z * limit :=
+  let f := Z.max 0 (frame_end l - now l) in
+  let w := match the_span (ctl l) with Until e => Z.max 0 (e - now l) | Picks _ => most end in
+  if (f <=? quantum) && (f <=? w) then (f, FrameEnd)
+  else if quantum <=? w then (quantum, Quantum) else (w, WaveEnd).
+
+(** The preemption test at a boundary: by rank alone, never by arrival. *)
+Definition prefers_another (l : lane) : bool :=
+  match current (at_ l) with
+  | Some (s, _) =>
+      match record_of l s, choice l with
+      | Some c, Some (_, other) =>
+          let mine := match the_policy (config l) with
+                      | TokenWeighted _ => picked_tokens (ctl l)
+                      | _ => rank_in l c
+                      end in
+          mine <? rank_in l other
+      | _, _ => false
+      end
+  | None => false
+  end.
+
+(** Back to the ready queue, at the arrival it has. *)
+Definition back_to_queue (s : Z) (l : lane) : lane :=
+  leave_to s AtReady (upd s (set_since (now l)) l).
+
+Definition displace (l : lane) : lane :=
+  match current (at_ l) with
+  | Some (s, _) => back_to_queue s (upd s (set_account add_preemption) l)
+  | None => l
+  end.
+
+(** The next coroutine and its quantum; a preference is used up by the pick. *)
+Definition pick (l : lane) : option (Z * Z) :=
+  let own := quantum_of (the_policy (config l)) in
+  let usual := match choice l with Some (s, _) => Some (s, own) | None => None end in
+  match preferred (ctl l) with
+  | Some (r, inherits) =>
+      match resolve l r, choice l with
+      | Some c, Some (_, other) =>
+          if memb (fst r) (ready (at_ l)) && (rank_in l other <=? rank_in l c)
+          then Some (fst r, match inherits with Rest rest => rest | _ => own end)
+          else usual
+      | _, _ => usual
+      end
+  | None => usual
+  end.
+
+Definition is_switch (l : lane) (r : reference) : bool :=
+  match last_ran (ctl l) with Some q => negb (same_reference q r) | None => true end.
+
+Definition make_current (s quantum : Z) (l : lane) : lane :=
+  let r := reference_of l s in
+  let switched := is_switch l r in
+  let l1 := book OPick (book_wait s l) in
+  let l2 := if switched then book OSwitch l1 else l1 in
+  let t := match record_of l s with Some c => tokens c | None => 0 end in
+  let spent c := set_tokens (Z.max 0 (tokens c - 1))
+                   (set_account (add_switch (if switched then 1 else 0)) c) in
+  let l3 := mv s (AtCurrent quantum) (upd s spent l2) in
+  on_ctl (count_pick t r (if 0 <? t then streak (ctl l) + 1 else 0)) l3.
+
+Definition start_slice (picked switched : bool) (l : lane) : decision * lane :=
+  match current (at_ l) with
+  | Some (s, quantum) =>
+      let sp := match the_span (ctl l) with Picks n => Picks (n - 1) | u => u end in
+      let '(bound, why) := limits l quantum in
+      (Run (reference_of l s) bound why picked switched, on_ctl (begin_slice sp) l)
+  | None => (Idle, l)
+  end.
+
+Definition dispatch (l : lane) : result decision * lane :=
+  if in_slice (ctl l) then (Refused Protocol, l)
+  else if is_over l then (Done Over, l)
+  else
+    let l1 := if boundary (ctl l) && prefers_another l then displace l else l in
+    let l2 := on_ctl (set_boundary false) l1 in
+    match current (at_ l2) with
+    | Some _ => let '(d, l3) := start_slice false false l2 in (Done d, l3)
+    | None =>
+        let picked := pick l2 in
+        let l3 := on_ctl (set_preferred None) l2 in
+        match picked with
+        | None => (Done Idle, l3)
+        | Some (s, quantum) =>
+            let switched := is_switch l3 (reference_of l3 s) in
+            let l4 := make_current s quantum l3 in
+            if is_over l4 then (Done Over, l4)
+            else let '(d, l5) := start_slice true switched l4 in (Done d, l5)
+        end
+    end.
+
+(** Cycles left of the open slice after it has used [used]. *)
+Definition left_of (l : lane) (used : Z) : Z :=
+  match current (at_ l) with
+  | Some (_, quantum) => Z.max 0 (fst (limits l quantum) - used)
+  | None => 0
+  end.
+
+Definition is_held (l : lane) (s : Z) : bool :=
+  match record_of l s with Some c => negb (holds c =? 0) | None => false end.
+
+Definition keep (s : Z) (l : lane) : stopped * lane :=
+  if is_held l s then (IsHeld, leave_to s AtHeld l) else (Kept, l).
+
+Definition requeue (s : Z) (l : lane) : stopped * lane :=
+  let l1 := upd s (set_since (now l)) (new_arrival s (settle_inheritance l)) in
+  if is_held l1 s then (IsHeld, mv s AtHeld l1) else (Requeued, mv s AtReady l1).
+
+Definition fall_asleep (s until : Z) (l : lane) : stopped * lane :=
+  let l1 := upd s (set_account add_sleep) (settle_inheritance l) in
+  let a := arrivals (ctl l1) in
+  (Waiting, mv s (AtSleeping until) (upd s (set_arrival a) (on_ctl (set_arrivals (a + 1)) l1))).
+
+Definition block (s : Z) (r : block_reason) (l : lane) : stopped * lane :=
+  (Waiting, leave_to s (AtBlocked r) (upd s (set_account (add_block r)) l)).
+
+Definition finish (s : Z) (e : ending) (l : lane) : stopped * lane :=
+  (HasEnded, leave_to s (AtEnded e) l).
+
+Definition stop (l : lane) (used : Z) (o : outcome) : result stopped * lane :=
+  match in_slice (ctl l), current (at_ l) with
+  | true, Some (s, quantum) =>
+      let rest := Z.max 0 (quantum - used) in
+      let l1 := on_places (set_rest rest) (upd s (set_account (add_runtime used))
+                  (on_time (charge used) (on_ctl (set_in_slice false) l))) in
+      let '(d, l2) :=
+        match o with
+        | OutOfCycles =>
+            if 0 <? rest then keep s l1 else requeue s (upd s (set_account add_preemption) l1)
+        | Yielded => requeue s l1
+        | Slept until =>
+            if until <=? frame (ctl l1) then requeue s l1 else fall_asleep s until l1
+        | Blocks r => block s r l1
+        | Finished => finish s Finish l1
+        | Faulted => finish s Fault l1
+        end in
+      (Done d, l2)
+  | _, _ => (Refused Protocol, l)
+  end.
+
+Definition wake (l : lane) (r : reference) (src : wake_source) : result unit * lane :=
+  match resolve l r, state_at l (fst r) with
+  | Some c, Some (Blocked reason) =>
+      if ends src reason then
+        let l1 := count_wake src (book OWake l) in
+        let l2 := if mints src
+                  then upd (fst r) (fun c => set_tokens (Z.min 255 (tokens c + 1)) c) l1
+                  else l1 in
+        (Done tt, join_tail (fst r) l2)
+      else (Refused (WrongSource reason src), l)
+  | Some _, Some s => (Refused (NotWaiting s), l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+Definition is_in_slice (l : lane) (s : Z) : bool :=
+  in_slice (ctl l) && memb s (current_slot (at_ l)).
+
+Definition hold (l : lane) (r : reference) (reason : Z) : result unit * lane :=
+  let s := fst r in
+  match resolve l r, state_at l s with
+  | Some c, Some st =>
+      if has_ended st then (Refused (IsEnded st), l)
+      else
+        let l1 := upd s (set_holds (Z.lor (holds c) (2 ^ reason))) l in
+        (Done tt,
+         match st with
+         | Ready => mv s AtHeld (book_wait s l1)
+         | Running => if in_slice (ctl l) then l1 else leave_to s AtHeld l1
+         | _ => l1
+         end)
+  | _, _ => (Refused Stale, l)
+  end.
+
+Definition release (l : lane) (r : reference) (reason : Z) : result unit * lane :=
+  let s := fst r in
+  match resolve l r, state_at l s with
+  | Some c, Some st =>
+      if Z.testbit (holds c) reason then
+        let h := Z.land (holds c) (Z.lnot (2 ^ reason)) in
+        let l1 := upd s (set_holds h) l in
+        (Done tt,
+         match st with
+         | Held _ => if h =? 0 then join_place s (count_wake FromRelease (book OWake l1)) else l1
+         | _ => l1
+         end)
+      else (Refused (NotHeld reason (holds c)), l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+(** The end of a coroutine outside a slice. *)
+Definition end_it (s : Z) (l : lane) : lane :=
+  match state_at l s with
+  | Some Ready => mv s (AtEnded Cancel) (book_wait s l)
+  | Some Running => leave_to s (AtEnded Cancel) l
+  | Some (Ended _) => l
+  | Some _ => mv s (AtEnded Cancel) l
+  | None => l
+  end.
+
+Definition cancel (l : lane) (r : reference) : result unit * lane :=
+  let s := fst r in
+  match resolve l r, state_at l s with
+  | Some c, Some st =>
+      if has_ended st then (Refused (IsEnded st), l)
+      else if is_in_slice l s then (Refused (InSlice r), l)
+      else (Done tt, end_it s l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+(** The record is freed; a preference for it lapses. *)
+Definition forget (s : Z) (l : lane) : lane :=
+  let l1 := match preferred (ctl l) with
+            | Some (r, _) => if fst r =? s then on_ctl (set_preferred None) l else l
+            | None => l
+            end in
+  on_places (remove s) l1.
+
+Definition reap (l : lane) (r : reference) : result ledger * lane :=
+  match resolve l r, state_at l (fst r) with
+  | Some c, Some st =>
+      if has_ended st then (Done (account c), forget (fst r) l) else (Refused (NotEnded st), l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+(** Insertion sort by a key, smallest first, stable. *)
+Fixpoint insert_by {A} (key : A -> Z) (x : A) (l : list A) : list A :=
+  match l with
+  | [] => [x]
+  | y :: r => if key x <=? key y then x :: l else y :: insert_by key x r
+  end.
+Fixpoint sort_by {A} (key : A -> Z) (l : list A) : list A :=
+  match l with [] => [] | x :: r => insert_by key x (sort_by key r) end.
+
+Definition session_of (t : Z) : Z := Z.shiftr t 32.
+
+(** The slots of a session in the order they came to the lane. *)
+Definition session_slots (l : lane) (session : Z) : list Z :=
+  map fst (sort_by (fun e => came (snd e))
+             (filter (fun e => session_of (tag (snd e)) =? session) (records (at_ l)))).
+
+Fixpoint end_all (slots : list Z) (l : lane) : list (Z * ledger) * lane :=
+  match slots with
+  | [] => ([], l)
+  | s :: r =>
+      let l1 := end_it s l in
+      let shown := match record_of l1 s with Some c => [(tag c, account c)] | None => [] end in
+      let '(more, l2) := end_all r (forget s l1) in
+      (shown ++ more, l2)
+  end.
+
+Definition first_in_slice (l : lane) (slots : list Z) : option Z :=
+  List.find (is_in_slice l) slots.
+
+Definition end_session (l : lane) (session : Z) : result (list (Z * ledger)) * lane :=
+  let slots := session_slots l session in
+  match first_in_slice l slots with
+  | Some s => (Refused (InSlice (reference_of l s)), l)
+  | None => let '(ended, l1) := end_all slots l in (Done ended, l1)
+  end.
+
+Definition prefer (l : lane) (r : reference) : result unit * lane :=
+  if negb (handoff (config l)) then (Refused HandoffOff, l)
+  else
+    match resolve l r, state_at l (fst r) with
+    | Some _, Some Ready =>
+        match preferred (ctl l) with
+        | Some (taken, _) => (Refused (SlotTaken taken), l)
+        | None =>
+            let inherits := match current (at_ l) with Some _ => Pending | None => Own end in
+            (Done tt, on_ctl (set_preferred (Some (r, inherits))) l)
+        end
+    | Some _, Some st => (Refused (NotReady st), l)
+    | _, _ => (Refused Stale, l)
+    end.
+
+Definition set_priority (l : lane) (r : reference) (p : Z) : result unit * lane :=
+  match resolve l r, state_at l (fst r) with
+  | Some _, Some st =>
+      if has_ended st then (Refused (IsEnded st), l)
+      else (Done tt, upd (fst r) (set_priority_of p) l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+(** Weight and class matter under [Fair] alone; what remains is who may be named. *)
+Definition set_share (l : lane) (r : reference) : result unit * lane :=
+  match resolve l r, state_at l (fst r) with
+  | Some _, Some st => (if has_ended st then Refused (IsEnded st) else Done tt, l)
+  | _, _ => (Refused Stale, l)
+  end.
+
+(** Another policy: arrivals stay, the current coroutine goes back to its place. *)
+Definition set_policy (l : lane) (p : policy) : result unit * lane :=
+  if in_slice (ctl l) then (Refused Protocol, l)
+  else
+    let l1 := match current (at_ l) with Some (s, _) => back_to_queue s l | None => l end in
+    (Done tt, with_policy p (on_ctl (fun c => set_streak 0 (set_preferred None c)) l1)).
+
+(** ** Frames and waves *)
+
+Definition begin_wave (l : lane) (sp : span) : lane :=
+  on_ctl (fun c => set_boundary true (set_span sp c)) l.
+
+Definition align (l : lane) (t : Z) : lane := on_time (idle_until t) l.
+
+Definition row_of (l : lane) : row :=
+  let m := frame_mark (ctl l) in
+  Row (frame (ctl l)) (charged (time l) - m_charged m) (overhead_total (time l) - m_overhead m)
+    (idle (time l) - m_idle m) (m_overrun_in m) (Z.max 0 (now l - frame_end l)).
+
+Definition end_frame (l : lane) : row * lane :=
+  let l1 := on_time (idle_until (frame_end l)) l in (row_of l1, l1).
+
+(** Sleepers that are due, by frame and then by arrival. *)
+Definition due (l : lane) (f : Z) : list Z :=
+  let entries := filter (fun e => snd e <=? f) (sleeping (at_ l)) in
+  let arrival_of s := match record_of l s with Some c => arrival c | None => 0 end in
+  map fst (sort_by snd (sort_by (fun e => arrival_of (fst e)) entries)).
+
+Definition wake_sleeper (l : lane) (s : Z) : lane :=
+  join_tail s (count_wake FromTimer (book OTimer l)).
+
+Definition begin_frame (l : lane) (f : Z) : Z * lane :=
+  let start := f * frame_cycles (config l) in
+  let l1 := on_time (idle_until start) l in
+  let m := Mark (charged (time l1)) (overhead_total (time l1)) (idle (time l1)) (now l1 - start) in
+  let l2 := on_ctl (fun c => set_boundary true (set_frame f m c)) l1 in
+  let sleepers := due l2 f in
+  (Z.of_nat (length sleepers), fold_left wake_sleeper sleepers l2).
+
+Definition next_wake (l : lane) : option Z :=
+  match sort_by snd (sleeping (at_ l)) with [] => None | (_, u) :: _ => Some u end.
+
+(** ** Moving between lanes *)
+
+(** A coroutine that has left one lane and is not yet on another. *)
+Record traveller := Traveller { t_record : coroutine; t_place : place; t_waited : Z }.
+
+Definition place_of (st : state) : place :=
+  match st with
+  | Ready | Running => AtReady
+  | Sleeping u => AtSleeping u
+  | Blocked r => AtBlocked r
+  | Held _ => AtHeld
+  | Ended e => AtEnded e
+  end.
+
+Definition depart (l : lane) (s : Z) : option traveller * lane :=
+  if is_in_slice l s then (None, l)
+  else
+    let l1 := match state_at l s with Some Running => back_to_queue s l | _ => l end in
+    match record_of l1 s, state_at l1 s with
+    | Some c, Some st => (Some (Traveller c (place_of st) (now l1 - since c)), forget s l1)
+    | _, _ => (None, l)
+    end.
+
+Definition receive (l : lane) (r : reference) (t : traveller) (stolen : bool)
+    : result unit * lane :=
+  if is_fresh l r then
+    let l1 := book OMigrate l in
+    let a := arrivals (ctl l1) in
+    let old := t_record t in
+    let c := Coroutine (snd r) (tag old) (holds old) a (now l1 - t_waited t) (picks (ctl l1))
+               (priority old) (tokens old) a (add_migration stolen (account old)) in
+    (Done tt, on_places (insert (fst r) c (t_place t))
+                (on_ctl (set_arrivals (a + 1)) (note_generation r l1)))
+  else (Refused NotFresh, l).
+
+(** * What can be read *)
+
+Definition has_work (l : lane) : bool :=
+  match current (at_ l), ready (at_ l) with None, [] => false | _, _ => true end.
+
+Definition count {A} (l : list A) : Z := Z.of_nat (length l).
+
+Definition population (l : lane) : list Z :=
+  let p := at_ l in
+  [count (ready p); count (current_slot p); count (sleeping p); count (blocked p); count (held p);
+   count (ended p)].
+
+Definition golden : Z := 0x9E3779B97F4A7C15.
+Definition multiplier : Z := 0xD6E8FEB86659FD93.
+
+(** One coroutine's part of the ready-set digest. *)
+Definition mix (t g : Z) : Z :=
+  let x0 := (t + g * golden) mod two64 in
+  let turn x := (Z.lxor x (Z.shiftr x 32) * multiplier) mod two64 in
+  let x2 := turn (turn x0) in
+  Z.lxor x2 (Z.shiftr x2 32).
+
+Definition ready_digest (l : lane) : Z :=
+  let add sum s :=
+    match record_of l s with
+    | Some c => (sum + mix (tag c) (generation c)) mod two64
+    | None => sum
+    end in
+  fold_left add (ready (at_ l) ++ current_slot (at_ l)) 0.
+
+(** The values that the kernel's documentation gives. *)
+Example mix_1_0 : mix 1 0 = 0x4179B061E0C0E0D0. Proof. reflexivity. Qed.
+Example mix_0_1 : mix 0 1 = 0x4E17CF67001B3979. Proof. reflexivity. Qed.
+Example mix_7_5_3 : mix (7 * 2 ^ 32 + 5) 3 = 0x6A82815CB1A0870E. Proof. reflexivity. Qed.

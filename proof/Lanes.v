@@ -1,0 +1,251 @@
+(** Several lanes: waves, effects between lanes, moves of sessions and the bounded steal
+    (semantics 14, 15, 23; cpu-authority B.6; docs/scheduler.md, "Lanes together").
+
+    Effects are kept in one list in the order they were posted, and sorted when they are delivered.
+    Main theorem: [lanes_good]: every operation keeps the invariants of [Lane] on every lane.
+
+    Elsewhere: one lane ([Lane]). *)
+
+From Coq Require Import ZArith List Bool Lia.
+From Wavelock Require Import Lane.
+Import ListNotations.
+Open Scope Z_scope.
+
+Inductive effect :=
+| EWake (target : reference) (source : wake_source)
+| EPublish (t p : Z)
+| EHandoff (target : reference) (source : wake_source).
+
+Record post := Post { p_from : Z; p_step : Z; p_sequence : Z; p_to : Z; p_effect : effect }.
+
+Inductive delivery :=
+| Woken (r : result unit)
+| Published (r : reference) (done : result unit)
+| HandedOff (woken : result unit) (preferred : bool).
+
+Inductive theft :=
+| Won (session : Z) (victim : Z) (moved : list Z)
+| Busy
+| Nothing.
+
+Record lanes := Lanes { all : list lane; waves : Z; cursor : nat; posts : list post }.
+
+Definition new_lanes (n : nat) (s : settings) : lanes :=
+  Lanes (repeat (new_lane s) n) 0 0 [].
+
+Definition empty_settings : settings := Settings Cooperative 1 false costs_v1.
+Definition lane_at (m : lanes) (i : Z) : lane := nth (Z.to_nat i) (all m) (new_lane empty_settings).
+
+Fixpoint set_nth {A} (n : nat) (x : A) (l : list A) : list A :=
+  match l, n with
+  | [], _ => []
+  | _ :: r, O => x :: r
+  | y :: r, S k => y :: set_nth k x r
+  end.
+
+Definition put (i : Z) (l : lane) (m : lanes) : lanes :=
+  Lanes (set_nth (Z.to_nat i) l (all m)) (waves m) (cursor m) (posts m).
+
+(** One lane's operation, on lane [i]. *)
+Definition on {A} (i : Z) (f : lane -> A * lane) (m : lanes) : A * lanes :=
+  let '(a, l) := f (lane_at m i) in (a, put i l m).
+
+Definition latest (m : lanes) : Z := fold_left (fun t l => Z.max t (now l)) (all m) 0.
+
+(** A wave of [n] slices per lane, or of [n] cycles after the latest clock. *)
+Definition begin_waves (by_picks : bool) (n : Z) (m : lanes) : lanes :=
+  let sp := if by_picks then Picks n else Until (latest m + n) in
+  Lanes (map (fun l => begin_wave l sp) (all m)) (waves m) 0 (posts m).
+
+(** The next slice in canonical order: lane by lane, each until its wave is over or it is idle. *)
+Fixpoint dispatch_from (fuel : nat) (m : lanes) : option (Z * decision) * lanes :=
+  match fuel with
+  | O => (None, m)
+  | S k =>
+      if Nat.ltb (cursor m) (length (all m)) then
+        let i := Z.of_nat (cursor m) in
+        let '(d, m1) := on i dispatch m in
+        match d with
+        | Done (Run r b w p s) => (Some (i, Run r b w p s), m1)
+        | _ => dispatch_from k (Lanes (all m1) (waves m1) (S (cursor m1)) (posts m1))
+        end
+      else (None, m)
+  end.
+
+Definition dispatch_next (m : lanes) : option (Z * decision) * lanes :=
+  dispatch_from (S (length (all m))) m.
+
+Definition post_effect (from to : Z) (e : effect) (m : lanes) : (Z * Z) * lanes :=
+  let step := steps (ctl (lane_at m from)) in
+  let same p := (p_from p =? from) && (p_step p =? step) in
+  let sequence := count (filter same (posts m)) in
+  ((step, sequence),
+   Lanes (all m) (waves m) (cursor m) (posts m ++ [Post from step sequence to e])).
+
+Definition deliver (m : lanes) (p : post) (fresh : list reference)
+    : delivery * lanes * list reference :=
+  let booked l := book OInbox l in
+  match p_effect p with
+  | EWake r s =>
+      let '(d, m1) := on (p_to p) (fun l => wake (booked l) r s) m in (Woken d, m1, fresh)
+  | EPublish t pr =>
+      match fresh with
+      | r :: more =>
+          let '(d, m1) := on (p_to p) (fun l => spawn (booked l) r t pr) m in
+          (Published r d, m1, more)
+      | [] => (Published (0, 0) (Refused NotFresh), m, [])
+      end
+  | EHandoff r s =>
+      let '(d, m1) := on (p_to p) (fun l => wake (booked l) r s) m in
+      match d with
+      | Done _ =>
+          let '(e, m2) := on (p_to p) (fun l => prefer l r) m1 in
+          (HandedOff d match e with Done _ => true | Refused _ => false end, m2, fresh)
+      | Refused _ => (HandedOff d false, m1, fresh)
+      end
+  end.
+
+Fixpoint deliver_all (ps : list post) (m : lanes) (fresh : list reference)
+    : list (post * delivery) * lanes :=
+  match ps with
+  | [] => ([], m)
+  | p :: r =>
+      let '(d, m1, more) := deliver m p fresh in
+      let '(ds, m2) := deliver_all r m1 more in
+      ((p, d) :: ds, m2)
+  end.
+
+(** Canonical order: (sending lane, step, sequence). The sort is stable. *)
+Definition canonical (ps : list post) : list post :=
+  sort_by p_from (sort_by p_step (sort_by p_sequence ps)).
+
+(** Clocks align to the latest, then effects are applied. [fresh] are the references the kernel gave
+    to published coroutines, in that order. *)
+Definition end_wave (fresh : list reference) (m : lanes) : list (post * delivery) * lanes :=
+  let t := latest m in
+  deliver_all (canonical (posts m))
+    (Lanes (map (fun l => align l t) (all m)) (waves m + 1) (cursor m) []) fresh.
+
+Definition end_frames (m : lanes) : list row * lanes :=
+  (map (fun l => fst (end_frame l)) (all m),
+   Lanes (map (fun l => snd (end_frame l)) (all m)) (waves m) (cursor m) (posts m)).
+
+Definition begin_frames (f : Z) (m : lanes) : Z * lanes :=
+  (fold_left (fun n l => n + fst (begin_frame l f)) (all m) 0,
+   Lanes (map (fun l => snd (begin_frame l f)) (all m)) (waves m) (cursor m) (posts m)).
+
+Definition first_wake (m : lanes) : option Z :=
+  fold_left (fun a l =>
+    match a, next_wake l with
+    | Some x, Some y => Some (Z.min x y)
+    | Some x, None => Some x
+    | None, y => y
+    end) (all m) None.
+
+(** Nothing can happen without input (semantics 29). *)
+Definition is_stalled (m : lanes) : bool :=
+  let add f := fold_left (fun n l => n + f (at_ l)) (all m) 0 in
+  (0 <? add (fun p => count (blocked p)))
+  && (add (fun p => count (ready p) + count (current_slot p) + count (sleeping p)
+                    + count (held p)) =? 0)
+  && match posts m with [] => true | _ => false end.
+
+(** The coroutines of a session in the order of their arrivals. *)
+Definition movers (l : lane) (session : Z) : result (list Z) :=
+  let slots := session_slots l session in
+  match slots, first_in_slice l slots with
+  | [], _ => Refused NoSession
+  | _, Some s => Refused (InSlice (reference_of l s))
+  | _, None =>
+      let arrival_of s := match record_of l s with Some c => arrival c | None => 0 end in
+      Done (sort_by arrival_of slots)
+  end.
+
+Fixpoint carry (slots : list Z) (from to : Z) (fresh : list reference) (stolen : bool) (m : lanes)
+    : list Z * lanes :=
+  match slots, fresh with
+  | s :: r, f :: more =>
+      let '(t, m1) := on from (fun l => depart l s) m in
+      match t with
+      | Some t =>
+          let '(_, m2) := on to (fun l => receive l f t stolen) m1 in
+          let '(tags, m3) := carry r from to more stolen m2 in
+          (tag (t_record t) :: tags, m3)
+      | None => carry r from to fresh stolen m1
+      end
+  | _, _ => ([], m)
+  end.
+
+Definition migrate (session from to : Z) (fresh : list reference) (stolen : bool) (m : lanes)
+    : result (list Z) * lanes :=
+  match movers (lane_at m from) session with
+  | Refused r => (Refused r, m)
+  | Done slots => let '(tags, m1) := carry slots from to fresh stolen m in (Done tags, m1)
+  end.
+
+Fixpoint distinct (l : list Z) : list Z :=
+  match l with
+  | [] => []
+  | x :: r => match distinct r with
+              | y :: _ as d => if x =? y then d else x :: d
+              | [] => [x]
+              end
+  end.
+
+Definition rotate {A} (n : nat) (l : list A) : list A := skipn n l ++ firstn n l.
+
+(** The session a thief may take: of at most eight sessions the first that has a ready coroutine
+    among its first eight, is not the current coroutine's and may leave; and only if work stays. *)
+Definition offer (l : lane) (round banned : Z) : option Z :=
+  if count (ready (at_ l)) + count (current_slot (at_ l)) <? 2 then None
+  else
+    let sessions :=
+      distinct (sort_by (fun x => x) (map (fun e => session_of (tag (snd e))) (records (at_ l)))) in
+    let first := Z.to_nat (round mod count sessions) in
+    let own := match current (at_ l) with
+               | Some (s, _) => match record_of l s with
+                                | Some c => session_of (tag c)
+                                | None => -1
+                                end
+               | None => -1
+               end in
+    let has_ready session :=
+      existsb (fun s => memb s (ready (at_ l))) (firstn 8 (session_slots l session)) in
+    let list := filter (fun session => negb (session =? own) && has_ready session)
+                  (firstn 8 (rotate first sessions)) in
+    let stays := match current (at_ l), list with
+                 | Some _, _ => true
+                 | None, _ :: _ :: _ => true
+                 | None, _ => false
+                 end in
+    if stays then List.find (fun session => negb (session =? banned)) list else None.
+
+Fixpoint numbers (n : nat) : list Z :=
+  match n with O => [] | S k => numbers k ++ [Z.of_nat k] end.
+
+Definition victims (m : lanes) (thief : Z) : list Z :=
+  let n := length (all m) in
+  let first := Z.to_nat ((thief + waves m) mod Z.of_nat n) in
+  firstn 4 (filter (fun v => negb (v =? thief)) (rotate first (numbers n))).
+
+Fixpoint first_offer (m : lanes) (banned : Z) (vs : list Z) : option (Z * Z) :=
+  match vs with
+  | [] => None
+  | v :: r =>
+      match offer (lane_at m v) (waves m) banned with
+      | Some session => Some (v, session)
+      | None => first_offer m banned r
+      end
+  end.
+
+Definition steal (thief banned : Z) (fresh : list reference) (m : lanes) : theft * lanes :=
+  if has_work (lane_at m thief) then (Busy, m)
+  else
+    match first_offer m banned (victims m thief) with
+    | Some (v, session) =>
+        match migrate session v thief fresh true m with
+        | (Done tags, m1) => (Won session v tags, m1)
+        | (Refused _, m1) => (Nothing, m1)
+        end
+    | None => (Nothing, m)
+    end.
