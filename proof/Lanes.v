@@ -187,7 +187,7 @@ Fixpoint distinct (l : list Z) : list Z :=
   match l with
   | [] => []
   | x :: r => match distinct r with
-              | y :: _ as d => if x =? y then d else x :: d
+              | (y :: _) as d => if x =? y then d else x :: d
               | [] => [x]
               end
   end.
