@@ -11,7 +11,8 @@
     property of six separate collections and can fail; the theorems show that no operation breaks
     it.
 
-    Main theorems: [step_placed], [step_conserved], [step_row], [run_good], [one_place].
+    Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
+    [row_conserved].
 
     Elsewhere: several lanes ([Lanes]), bounds of the policies ([Policies]), refills ([Refill]).
     Not modelled: the policy [Fair], contexts, deviations, and limits of memory. *)
@@ -982,3 +983,514 @@ Definition ready_digest (l : lane) : Z :=
 Example mix_1_0 : mix 1 0 = 0x4179B061E0C0E0D0. Proof. reflexivity. Qed.
 Example mix_0_1 : mix 0 1 = 0x4E17CF67001B3979. Proof. reflexivity. Qed.
 Example mix_7_5_3 : mix (7 * 2 ^ 32 + 5) 3 = 0x6A82815CB1A0870E. Proof. reflexivity. Qed.
+
+(** * Invariants *)
+
+(** ** Placement is kept by each primitive *)
+
+Lemma memb_in : forall s l, memb s l = true <-> In s l.
+Proof.
+  intros s l; induction l as [|k r IH]; simpl; [split; [discriminate | tauto] |].
+  destruct (Z.eqb_spec k s); rewrite ?IH; intuition congruence.
+Qed.
+
+Lemma memb_not_in : forall s l, memb s l = false -> ~ In s l.
+Proof. intros s l H I; apply memb_in in I; congruence. Qed.
+
+Lemma permutation_filter : forall (f : Z -> bool) l m,
+  Permutation l m -> Permutation (filter f l) (filter f m).
+Proof.
+  intros f l m P; induction P; simpl; auto.
+  - destruct (f x); auto.
+  - destruct (f x), (f y); auto using perm_swap.
+  - eauto using perm_trans.
+Qed.
+
+Lemma drop_key_keys : forall {A} s (l : list (Z * A)), map fst (drop_key s l) = drop s (map fst l).
+Proof.
+  intros A s l; unfold drop, drop_key; induction l as [|[k a] r IH]; simpl; auto.
+  destruct (k =? s); simpl; rewrite IH; reflexivity.
+Qed.
+
+Lemma drop_app : forall s l m, drop s (l ++ m) = drop s l ++ drop s m.
+Proof. intros; apply filter_app. Qed.
+
+Lemma drop_not_in : forall s l, ~ In s (drop s l).
+Proof.
+  intros s l H; unfold drop in H; apply filter_In in H as [_ H].
+  rewrite Z.eqb_refl in H; discriminate.
+Qed.
+
+Lemma drop_absent : forall s l, ~ In s l -> drop s l = l.
+Proof.
+  intros s l; unfold drop; induction l as [|k r IH]; simpl; auto; intros H.
+  destruct (Z.eqb_spec k s); simpl; [intuition congruence | rewrite IH; intuition].
+Qed.
+
+Lemma drop_split : forall s l, NoDup l -> In s l -> Permutation l (s :: drop s l).
+Proof.
+  intros s l N; induction N as [|k r H N IH]; simpl; [tauto |].
+  intros [E | I].
+  - subst; rewrite Z.eqb_refl; simpl; fold (drop s r); rewrite drop_absent; auto.
+  - destruct (Z.eqb_spec k s); [subst; tauto |]; simpl; fold (drop s r).
+    rewrite perm_swap; constructor; auto.
+Qed.
+
+Lemma take_out_keys : forall s p, keys (take_out s p) = keys p.
+Proof. reflexivity. Qed.
+
+Lemma take_out_members : forall s p, members (take_out s p) = drop s (members p).
+Proof.
+  intros s p; unfold members, take_out, current_slot; simpl.
+  rewrite !drop_app, !drop_key_keys.
+  destruct (current p) as [[c rest] |]; simpl; auto.
+  destruct (Z.eqb_spec c s); simpl; reflexivity.
+Qed.
+
+Lemma put_in_keys : forall s to p, keys (put_in s to p) = keys p.
+Proof. intros s to []; destruct to; reflexivity. Qed.
+
+Lemma to_front : forall s (l m n : list Z),
+  Permutation m (s :: n) -> Permutation (l ++ m) (s :: l ++ n).
+Proof.
+  intros s l m n P; rewrite P; symmetry; apply Permutation_middle.
+Qed.
+
+Lemma put_in_members : forall s to p,
+  is_free to p = true -> Permutation (members (put_in s to p)) (s :: members p).
+Proof.
+  intros s to [rs rd sl bl he en cu] F; unfold members, current_slot; destruct to; simpl in *;
+    try (destruct cu; [discriminate |]);
+    repeat (try reflexivity; apply to_front).
+Qed.
+
+Lemma placed_move : forall s to p, Placed p -> Placed (move s to p).
+Proof.
+  intros s to p [N P]; unfold move.
+  destruct (memb s (keys p)) eqn:M; [| split; auto].
+  destruct (is_free to (take_out s p)) eqn:F; [| split; auto].
+  unfold Placed; rewrite put_in_keys, take_out_keys; split; auto.
+  rewrite put_in_members by auto; rewrite take_out_members.
+  apply memb_in in M; rewrite (drop_split s (keys p)) by auto.
+  constructor; apply permutation_filter; auto.
+Qed.
+
+Lemma update_keys : forall s f p, keys (update s f p) = keys p.
+Proof.
+  intros s f p; unfold keys, update; simpl; rewrite map_map; apply map_ext.
+  intros [k c]; simpl; destruct (k =? s); reflexivity.
+Qed.
+
+Lemma placed_update : forall s f p, Placed p -> Placed (update s f p).
+Proof. intros s f p [N P]; unfold Placed; rewrite update_keys; split; auto. Qed.
+
+Lemma placed_insert : forall s c to p, Placed p -> Placed (insert s c to p).
+Proof.
+  intros s c to p [N P]; unfold insert.
+  destruct (memb s (keys p)) eqn:M; [split; auto |].
+  destruct (is_free to p) eqn:F; [| split; auto].
+  unfold Placed; rewrite put_in_keys; split.
+  - unfold keys; simpl; constructor; auto using memb_not_in.
+  - rewrite put_in_members by exact F; unfold keys at 1; simpl; constructor; exact P.
+Qed.
+
+Lemma placed_remove : forall s p, Placed p -> Placed (remove s p).
+Proof.
+  intros s p [N P]; split; unfold remove.
+  - unfold keys; simpl; rewrite drop_key_keys; apply NoDup_filter, N.
+  - change (members _) with (members (take_out s p)).
+    unfold keys; simpl; rewrite drop_key_keys, take_out_members.
+    apply permutation_filter, P.
+Qed.
+
+Lemma placed_set_rest : forall rest p, Placed p -> Placed (set_rest rest p).
+Proof.
+  intros rest p [N P]; split; auto.
+  unfold members, current_slot, set_rest in *; simpl; destruct (current p) as [[c r] |]; auto.
+Qed.
+
+(** Every live coroutine is in exactly one place, once; what is not live is in none. *)
+Theorem one_place : forall p s, Placed p ->
+  (In s (keys p) ->
+   count_occ Z.eq_dec (ready p) s + count_occ Z.eq_dec (map fst (sleeping p)) s
+   + count_occ Z.eq_dec (map fst (blocked p)) s + count_occ Z.eq_dec (held p) s
+   + count_occ Z.eq_dec (map fst (ended p)) s + count_occ Z.eq_dec (current_slot p) s = 1)%nat
+  /\ (~ In s (keys p) -> ~ In s (members p)).
+Proof.
+  intros p s [N P]; split; intros I.
+  - rewrite (NoDup_count_occ' Z.eq_dec) in N; specialize (N s I).
+    pose proof (proj1 (Permutation_count_occ Z.eq_dec _ _) P s) as E; unfold members in E.
+    rewrite !count_occ_app in E; lia.
+  - intros M; apply I; eapply Permutation_in; eauto.
+Qed.
+
+(** ** Time is conserved by each primitive *)
+
+Lemma conserved_book : forall o c b, Conserved b -> Conserved (book_cost o c b).
+Proof.
+  intros o c [cl ch id [p s w t i r m st]] H; unfold Conserved, overhead_total, sum_operations in *.
+  destruct o; simpl in *; lia.
+Qed.
+
+Lemma conserved_charge : forall u b, Conserved b -> Conserved (charge u b).
+Proof. intros u b H; unfold Conserved, charge, overhead_total in *; simpl; lia. Qed.
+
+Lemma conserved_idle : forall t b, Conserved b -> Conserved (idle_until t b).
+Proof. intros t b H; unfold Conserved, idle_until, overhead_total in *; simpl; lia. Qed.
+
+(** ** The invariant of a lane *)
+
+(** The totals at the beginning of the frame add up to the grid and what ran over it. *)
+Definition MarkKept (l : lane) : Prop :=
+  let m := frame_mark (ctl l) in
+  m_charged m + m_overhead m + m_idle m = frame (ctl l) * frame_cycles (config l) + m_overrun_in m
+  /\ 0 <= m_overrun_in m.
+
+Record Good (l : lane) : Prop := {
+  good_placed : Placed (at_ l);
+  good_conserved : Conserved (time l);
+  good_mark : MarkKept l }.
+
+Lemma good_new : forall s, Good (new_lane s).
+Proof.
+  intros s; split; simpl.
+  - split; constructor.
+  - reflexivity.
+  - unfold MarkKept; simpl; lia.
+Qed.
+
+Definition keeps_mark (f : control -> control) : Prop :=
+  forall c, frame (f c) = frame c /\ frame_mark (f c) = frame_mark c.
+
+Lemma good_ctl : forall f l, keeps_mark f -> Good l -> Good (on_ctl f l).
+Proof.
+  intros f l K [P C M]; split; auto.
+  unfold MarkKept in *; simpl; destruct (K (ctl l)) as [-> ->]; exact M.
+Qed.
+
+Lemma good_book : forall o l, Good l -> Good (book o l).
+Proof. intros o l [P C M]; split; auto; apply conserved_book, C. Qed.
+
+Lemma good_charge : forall u l, Good l -> Good (on_time (charge u) l).
+Proof. intros u l [P C M]; split; auto; apply conserved_charge, C. Qed.
+
+Lemma good_idle : forall t l, Good l -> Good (on_time (idle_until t) l).
+Proof. intros t l [P C M]; split; auto; apply conserved_idle, C. Qed.
+
+Lemma good_upd : forall s f l, Good l -> Good (upd s f l).
+Proof. intros s f l [P C M]; split; auto; apply placed_update, P. Qed.
+
+Lemma good_mv : forall s to l, Good l -> Good (mv s to l).
+Proof. intros s to l [P C M]; split; auto; apply placed_move, P. Qed.
+
+Lemma good_insert : forall s c to l, Good l -> Good (on_places (insert s c to) l).
+Proof. intros s c to l [P C M]; split; auto; apply placed_insert, P. Qed.
+
+Lemma good_remove : forall s l, Good l -> Good (on_places (remove s) l).
+Proof. intros s l [P C M]; split; auto; apply placed_remove, P. Qed.
+
+Lemma good_rest : forall r l, Good l -> Good (on_places (set_rest r) l).
+Proof. intros r l [P C M]; split; auto; apply placed_set_rest, P. Qed.
+
+Lemma good_policy : forall p l, Good l -> Good (with_policy p l).
+Proof. intros p l [P C M]; split; auto. Qed.
+
+#[local] Hint Extern 2 (keeps_mark _) => (intros ?; split; reflexivity) : lane.
+#[local] Hint Resolve good_ctl good_book good_charge good_idle good_upd good_mv good_insert
+  good_remove good_rest good_policy : lane.
+#[local] Hint Extern 4 (Good match ?x with _ => _ end) => destruct x : lane.
+
+(** Compositions of primitives, in the order of their definitions. *)
+
+Ltac good := intros; cbv zeta; auto 20 with lane.
+
+Lemma good_count_wake : forall s l, Good l -> Good (count_wake s l).
+Proof. unfold count_wake; good. Qed.
+#[local] Hint Resolve good_count_wake : lane.
+
+Lemma good_join_place : forall s l, Good l -> Good (join_place s l).
+Proof. unfold join_place; good. Qed.
+
+Lemma good_new_arrival : forall s l, Good l -> Good (new_arrival s l).
+Proof. unfold new_arrival; good. Qed.
+#[local] Hint Resolve good_join_place good_new_arrival : lane.
+
+Lemma good_join_tail : forall s l, Good l -> Good (join_tail s l).
+Proof. unfold join_tail; good. Qed.
+
+Lemma good_book_wait : forall s l, Good l -> Good (book_wait s l).
+Proof. unfold book_wait; good. Qed.
+
+Lemma good_note : forall r l, Good l -> Good (note_generation r l).
+Proof. unfold note_generation; good. Qed.
+
+Lemma good_settle : forall l, Good l -> Good (settle_inheritance l).
+Proof.
+  unfold settle_inheritance; intros l G.
+  destruct (current (at_ l)) as [[? ?] |]; auto.
+  destruct (preferred (ctl l)) as [[? []] |]; good.
+Qed.
+#[local] Hint Resolve good_join_tail good_book_wait good_note good_settle : lane.
+
+Lemma good_leave_to : forall s to l, Good l -> Good (leave_to s to l).
+Proof. unfold leave_to; good. Qed.
+#[local] Hint Resolve good_leave_to : lane.
+
+Lemma good_back : forall s l, Good l -> Good (back_to_queue s l).
+Proof. unfold back_to_queue; good. Qed.
+#[local] Hint Resolve good_back : lane.
+
+Lemma good_displace : forall l, Good l -> Good (displace l).
+Proof. unfold displace; good. Qed.
+
+Lemma good_make_current : forall s q l, Good l -> Good (make_current s q l).
+Proof. unfold make_current; good. Qed.
+
+Lemma good_start : forall p w l, Good l -> Good (snd (start_slice p w l)).
+Proof.
+  unfold start_slice; intros p w l G; destruct (current (at_ l)) as [[s q] |]; auto.
+  cbv zeta; destruct (limits l q); simpl; good.
+Qed.
+#[local] Hint Resolve good_displace good_make_current : lane.
+
+Lemma good_end_it : forall s l, Good l -> Good (end_it s l).
+Proof. unfold end_it; good. Qed.
+
+Lemma good_forget : forall s l, Good l -> Good (forget s l).
+Proof.
+  unfold forget; intros s l G; cbv zeta; apply good_remove.
+  destruct (preferred (ctl l)) as [[? ?] |]; good.
+Qed.
+#[local] Hint Resolve good_end_it good_forget : lane.
+
+Lemma good_end_all : forall slots l, Good l -> Good (snd (end_all slots l)).
+Proof.
+  intros slots; induction slots as [|s r IH]; simpl; intros l G; auto.
+  destruct (end_all r (forget s (end_it s l))) as [more l2] eqn:E; simpl.
+  change l2 with (snd (more, l2)); rewrite <- E; good.
+Qed.
+
+(** ** Every operation *)
+
+Lemma good_spawn : forall l r t p, Good l -> Good (snd (spawn l r t p)).
+Proof. unfold spawn; intros; destruct (is_fresh l r); simpl; good. Qed.
+
+Lemma good_dispatch : forall l, Good l -> Good (snd (dispatch l)).
+Proof.
+  intros l G; unfold dispatch.
+  destruct (in_slice (ctl l)); auto.
+  destruct (is_over l); auto.
+  set (l1 := if boundary (ctl l) && prefers_another l then displace l else l).
+  assert (G1 : Good l1) by (unfold l1; good).
+  clearbody l1; cbv zeta.
+  set (l2 := on_ctl (set_boundary false) l1).
+  assert (G2 : Good l2) by (unfold l2; good).
+  clearbody l2.
+  destruct (current (at_ l2)) as [? |].
+  - pose proof (good_start false false l2 G2) as H.
+    destruct (start_slice false false l2); exact H.
+  - destruct (pick l2) as [[s q] |]; [| simpl; good].
+    set (l3 := on_ctl (set_preferred None) l2).
+    assert (G3 : Good l3) by (unfold l3; good).
+    clearbody l3.
+    destruct (is_over (make_current s q l3)); [simpl; good |].
+    pose proof (good_start true (is_switch l3 (reference_of l3 s)) (make_current s q l3)
+                  (good_make_current s q l3 G3)) as H.
+    destruct (start_slice true _ _); exact H.
+Qed.
+
+Lemma good_keep : forall s l, Good l -> Good (snd (keep s l)).
+Proof. unfold keep; intros s l G; destruct (is_held l s); simpl; good. Qed.
+
+Lemma good_requeue : forall s l, Good l -> Good (snd (requeue s l)).
+Proof. unfold requeue; intros s l G; cbv zeta; destruct (is_held _ s); simpl; good. Qed.
+
+Lemma good_fall_asleep : forall s u l, Good l -> Good (snd (fall_asleep s u l)).
+Proof. unfold fall_asleep; intros; simpl; good. Qed.
+
+Lemma good_block : forall s r l, Good l -> Good (snd (block s r l)).
+Proof. unfold block; intros; simpl; good. Qed.
+
+Lemma good_finish : forall s e l, Good l -> Good (snd (finish s e l)).
+Proof. unfold finish; intros; simpl; good. Qed.
+
+Lemma good_stop : forall l u o, Good l -> Good (snd (stop l u o)).
+Proof.
+  intros l u o G; unfold stop.
+  destruct (in_slice (ctl l)); auto.
+  destruct (current (at_ l)) as [[s q] |]; auto; cbv zeta.
+  match goal with
+  | |- context [on_places (set_rest ?r) ?x] => set (l1 := on_places (set_rest r) x)
+  end.
+  assert (G1 : Good l1) by (unfold l1; good).
+  clearbody l1.
+  match goal with |- Good (snd (let '(d, l2) := ?m in _)) => assert (H : Good (snd m)) end.
+  { destruct o; auto using good_requeue, good_block, good_finish.
+    - destruct (until <=? _); auto using good_requeue, good_fall_asleep.
+    - destruct (0 <? _); auto using good_keep; apply good_requeue; good. }
+  match goal with |- Good (snd (let '(d, l2) := ?m in _)) => destruct m end; exact H.
+Qed.
+
+Ltac refused_or_good :=
+  repeat match goal with
+  | |- Good (snd (match ?x with _ => _ end)) => destruct x
+  end; simpl; try assumption; cbv zeta; auto 20 with lane.
+
+Lemma good_wake : forall l r s, Good l -> Good (snd (wake l r s)).
+Proof. intros l r s G; unfold wake; cbv zeta; refused_or_good. Qed.
+
+Lemma good_hold : forall l r x, Good l -> Good (snd (hold l r x)).
+Proof. intros l r x G; unfold hold; cbv zeta; refused_or_good. Qed.
+
+Lemma good_release : forall l r x, Good l -> Good (snd (release l r x)).
+Proof. intros l r x G; unfold release; cbv zeta; refused_or_good. Qed.
+
+Lemma good_cancel : forall l r, Good l -> Good (snd (cancel l r)).
+Proof. intros l r G; unfold cancel; cbv zeta; refused_or_good. Qed.
+
+Lemma good_reap : forall l r, Good l -> Good (snd (reap l r)).
+Proof. intros l r G; unfold reap; refused_or_good. Qed.
+
+Lemma good_end_session : forall l s, Good l -> Good (snd (end_session l s)).
+Proof.
+  intros l s G; unfold end_session; cbv zeta.
+  destruct (first_in_slice l (session_slots l s)); auto.
+  pose proof (good_end_all (session_slots l s) l G) as H.
+  destruct (end_all (session_slots l s) l); exact H.
+Qed.
+
+Lemma good_prefer : forall l r, Good l -> Good (snd (prefer l r)).
+Proof. intros l r G; unfold prefer; cbv zeta; refused_or_good. Qed.
+
+Lemma good_set_priority : forall l r p, Good l -> Good (snd (set_priority l r p)).
+Proof. intros l r p G; unfold set_priority; refused_or_good. Qed.
+
+Lemma good_set_share : forall l r, Good l -> Good (snd (set_share l r)).
+Proof. intros l r G; unfold set_share; refused_or_good. Qed.
+
+Lemma good_set_policy : forall l p, Good l -> Good (snd (set_policy l p)).
+Proof.
+  intros l p G; unfold set_policy; destruct (in_slice (ctl l)); auto; cbv zeta; simpl.
+  destruct (current (at_ l)) as [[? ?] |]; good.
+Qed.
+
+Lemma good_begin_wave : forall l s, Good l -> Good (begin_wave l s).
+Proof. unfold begin_wave; good. Qed.
+
+Lemma good_align : forall l t, Good l -> Good (align l t).
+Proof. unfold align; good. Qed.
+
+Lemma good_end_frame : forall l, Good l -> Good (snd (end_frame l)).
+Proof. unfold end_frame; intros; simpl; good. Qed.
+
+Lemma good_wake_sleepers : forall slots l, Good l -> Good (fold_left wake_sleeper slots l).
+Proof.
+  intros slots; induction slots; simpl; auto; intros l G.
+  apply IHslots; unfold wake_sleeper; good.
+Qed.
+
+Lemma good_begin_frame : forall l f, Good l -> Good (snd (begin_frame l f)).
+Proof.
+  intros l f G; unfold begin_frame; cbv zeta; simpl; apply good_wake_sleepers.
+  destruct (good_idle (f * frame_cycles (config l)) l G) as [P C M]; split; auto.
+  unfold MarkKept; simpl; unfold Conserved in C; simpl in C; unfold now; simpl in *; lia.
+Qed.
+
+Lemma good_depart : forall l s, Good l -> Good (snd (depart l s)).
+Proof.
+  intros l s G; unfold depart; destruct (is_in_slice l s); auto; cbv zeta.
+  set (l1 := match state_at l s with Some Running => back_to_queue s l | _ => l end).
+  assert (G1 : Good l1) by (unfold l1; destruct (state_at l s) as [[] |]; good).
+  clearbody l1; destruct (record_of l1 s), (state_at l1 s); simpl; good.
+Qed.
+
+Lemma good_receive : forall l r t b, Good l -> Good (snd (receive l r t b)).
+Proof.
+  intros l r t b G; unfold receive; destruct (is_fresh l r); auto; cbv zeta; simpl; good.
+Qed.
+
+(** ** One theorem for all operations *)
+
+Inductive request :=
+| RSpawn (r : reference) (t p : Z)
+| RDispatch
+| RStop (used : Z) (o : outcome)
+| RWake (r : reference) (s : wake_source)
+| RHold (r : reference) (reason : Z)
+| RRelease (r : reference) (reason : Z)
+| RCancel (r : reference)
+| RReap (r : reference)
+| REndSession (session : Z)
+| RPrefer (r : reference)
+| RSetPriority (r : reference) (p : Z)
+| RSetShare (r : reference)
+| RSetPolicy (p : policy)
+| RBeginWave (s : span)
+| RAlign (t : Z)
+| REndFrame
+| RBeginFrame (f : Z)
+| RInbox
+| RDepart (s : Z)
+| RReceive (r : reference) (t : traveller) (stolen : bool).
+
+Definition step (l : lane) (q : request) : lane :=
+  match q with
+  | RSpawn r t p => snd (spawn l r t p)
+  | RDispatch => snd (dispatch l)
+  | RStop u o => snd (stop l u o)
+  | RWake r s => snd (wake l r s)
+  | RHold r x => snd (hold l r x)
+  | RRelease r x => snd (release l r x)
+  | RCancel r => snd (cancel l r)
+  | RReap r => snd (reap l r)
+  | REndSession s => snd (end_session l s)
+  | RPrefer r => snd (prefer l r)
+  | RSetPriority r p => snd (set_priority l r p)
+  | RSetShare r => snd (set_share l r)
+  | RSetPolicy p => snd (set_policy l p)
+  | RBeginWave s => begin_wave l s
+  | RAlign t => align l t
+  | REndFrame => snd (end_frame l)
+  | RBeginFrame f => snd (begin_frame l f)
+  | RInbox => book OInbox l
+  | RDepart s => snd (depart l s)
+  | RReceive r t b => snd (receive l r t b)
+  end.
+
+Theorem step_good : forall q l, Good l -> Good (step l q).
+Proof.
+  intros q l G; destruct q; unfold step;
+    auto using good_spawn, good_dispatch, good_stop, good_wake, good_hold, good_release,
+      good_cancel, good_reap, good_end_session, good_prefer, good_set_priority, good_set_share,
+      good_set_policy, good_begin_wave, good_align, good_end_frame, good_begin_frame, good_book,
+      good_depart, good_receive.
+Qed.
+
+(** Every state that any sequence of operations reaches satisfies both invariants. *)
+Theorem run_good : forall s requests, Good (fold_left step requests (new_lane s)).
+Proof.
+  intros s requests; generalize (good_new s); generalize (new_lane s).
+  induction requests; simpl; auto using step_good.
+Qed.
+
+(** The placement invariant, stated alone. *)
+Theorem run_placed : forall s requests, Placed (at_ (fold_left step requests (new_lane s))).
+Proof. intros; apply good_placed, run_good. Qed.
+
+(** Conservation, stated alone: charged + overhead + idle = clock. *)
+Theorem run_conserved : forall s requests,
+  let b := time (fold_left step requests (new_lane s)) in
+  charged b + overhead_total b + idle b = clock b.
+Proof. intros; apply (good_conserved _ (run_good s requests)). Qed.
+
+(** The row of a frame adds up (semantics 20). *)
+Theorem row_conserved : forall l, Good l ->
+  let r := fst (end_frame l) in
+  r_charged r + r_overhead r + r_idle r + r_overrun_in r
+    = frame_cycles (config l) + r_overrun_out r.
+Proof.
+  intros l [P C [M _]]; unfold end_frame, row_of, frame_end, now; simpl.
+  unfold Conserved, overhead_total in *; simpl in *; unfold idle_until, frame_end, now in *.
+  simpl in *; lia.
+Qed.
+

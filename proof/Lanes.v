@@ -249,3 +249,195 @@ Definition steal (thief banned : Z) (fresh : list reference) (m : lanes) : theft
         end
     | None => (Nothing, m)
     end.
+
+(** * Every operation keeps the invariants on every lane *)
+
+Definition AllGood (m : lanes) : Prop := Forall Good (all m).
+
+Lemma all_good_new : forall n s, AllGood (new_lanes n s).
+Proof.
+  intros n s; unfold AllGood, new_lanes; simpl; apply Forall_forall; intros l I.
+  apply repeat_spec in I; subst; apply good_new.
+Qed.
+
+Lemma good_lane_at : forall m i, AllGood m -> Good (lane_at m i).
+Proof.
+  intros m i G; unfold lane_at.
+  destruct (Nat.lt_ge_cases (Z.to_nat i) (length (all m))).
+  - eapply Forall_forall; [exact G | apply nth_In; auto].
+  - rewrite nth_overflow by auto; apply good_new.
+Qed.
+
+Lemma forall_set_nth : forall {A} (P : A -> Prop) x n l,
+  Forall P l -> P x -> Forall P (set_nth n x l).
+Proof.
+  intros A P x n l F; revert n; induction F; intros n H1; destruct n; simpl; auto.
+Qed.
+
+Lemma all_good_on : forall {A} i (f : lane -> A * lane) m,
+  (forall l, Good l -> Good (snd (f l))) -> AllGood m -> AllGood (snd (on i f m)).
+Proof.
+  intros A i f m H G; unfold on.
+  pose proof (H _ (good_lane_at m i G)) as H1.
+  destruct (f (lane_at m i)) as [a l]; simpl in *.
+  apply forall_set_nth; auto.
+Qed.
+
+Lemma all_good_map : forall f m, (forall l, Good l -> Good (f l)) ->
+  AllGood m -> Forall Good (map f (all m)).
+Proof. intros f m H G; apply Forall_map; eapply Forall_impl; eauto. Qed.
+
+Lemma all_good_begin_waves : forall b n m, AllGood m -> AllGood (begin_waves b n m).
+Proof.
+  intros b n m G; unfold AllGood, begin_waves; cbv zeta; simpl.
+  apply all_good_map; auto using good_begin_wave.
+Qed.
+
+Lemma all_good_dispatch_from : forall fuel m,
+  AllGood m -> AllGood (snd (dispatch_from fuel m)).
+Proof.
+  intros fuel; induction fuel as [|k IH]; simpl; auto; intros m G.
+  destruct (Nat.ltb (cursor m) (length (all m))); auto.
+  pose proof (all_good_on (Z.of_nat (cursor m)) dispatch m good_dispatch G) as H.
+  destruct (on (Z.of_nat (cursor m)) dispatch m) as [d m1]; simpl in H.
+  destruct d as [[] |]; simpl; auto; apply IH; exact H.
+Qed.
+
+Lemma all_good_deliver : forall m p fresh,
+  AllGood m -> AllGood (snd (fst (deliver m p fresh))).
+Proof.
+  intros m p fresh G; unfold deliver; cbv zeta.
+  assert (W : forall r s, AllGood (snd (on (p_to p) (fun l => wake (book OInbox l) r s) m))).
+  { intros; apply all_good_on; auto; intros; apply good_wake, good_book; auto. }
+  destruct (p_effect p) as [r s | t pr | r s].
+  - specialize (W r s); destruct (on (p_to p) _ m); exact W.
+  - destruct fresh as [| r more]; auto.
+    assert (S : AllGood (snd (on (p_to p) (fun l => spawn (book OInbox l) r t pr) m)))
+      by (apply all_good_on; auto; intros; apply good_spawn, good_book; auto).
+    destruct (on (p_to p) _ m); exact S.
+  - specialize (W r s); destruct (on (p_to p) _ m) as [d m1]; simpl in W.
+    destruct d; auto.
+    assert (S : AllGood (snd (on (p_to p) (fun l => prefer l r) m1)))
+      by (apply all_good_on; auto; intros; apply good_prefer; auto).
+    destruct (on (p_to p) _ m1); exact S.
+Qed.
+
+Lemma all_good_deliver_all : forall ps m fresh,
+  AllGood m -> AllGood (snd (deliver_all ps m fresh)).
+Proof.
+  intros ps; induction ps as [|p r IH]; simpl; auto; intros m fresh G.
+  pose proof (all_good_deliver m p fresh G) as H.
+  destruct (deliver m p fresh) as [[d m1] more]; simpl in H.
+  specialize (IH m1 more H); destruct (deliver_all r m1 more); exact IH.
+Qed.
+
+Lemma all_good_end_wave : forall fresh m, AllGood m -> AllGood (snd (end_wave fresh m)).
+Proof.
+  intros fresh m G; unfold end_wave; cbv zeta; apply all_good_deliver_all.
+  unfold AllGood; simpl; apply all_good_map; auto using good_align.
+Qed.
+
+Lemma all_good_carry : forall slots from to fresh stolen m,
+  AllGood m -> AllGood (snd (carry slots from to fresh stolen m)).
+Proof.
+  intros slots; induction slots as [|s r IH]; simpl; auto; intros from to fresh stolen m G.
+  destruct fresh as [|f more]; auto.
+  pose proof (all_good_on from (fun l => depart l s) m (fun l H => good_depart l s H) G) as H.
+  destruct (on from _ m) as [t m1]; simpl in H; destruct t as [t |]; auto.
+  pose proof (all_good_on to (fun l => receive l f t stolen) m1
+                (fun l K => good_receive l f t stolen K) H) as H2.
+  destruct (on to _ m1) as [u m2]; simpl in H2.
+  specialize (IH from to more stolen m2 H2); destruct (carry r from to more stolen m2); exact IH.
+Qed.
+
+Lemma all_good_migrate : forall session from to fresh stolen m,
+  AllGood m -> AllGood (snd (migrate session from to fresh stolen m)).
+Proof.
+  intros session from to fresh stolen m G; unfold migrate.
+  destruct (movers (lane_at m from) session) as [slots |]; auto.
+  pose proof (all_good_carry slots from to fresh stolen m G) as H.
+  destruct (carry slots from to fresh stolen m); exact H.
+Qed.
+
+Lemma all_good_steal : forall thief banned fresh m,
+  AllGood m -> AllGood (snd (steal thief banned fresh m)).
+Proof.
+  intros thief banned fresh m G; unfold steal.
+  destruct (has_work (lane_at m thief)); auto.
+  destruct (first_offer m banned (victims m thief)) as [[v session] |]; auto.
+  pose proof (all_good_migrate session v thief fresh true m G) as H.
+  destruct (migrate session v thief fresh true m) as [[] m1]; exact H.
+Qed.
+
+(** What a driver of several lanes can do. *)
+Inductive lanes_request :=
+| OnLane (i : Z) (q : request)
+| DispatchNext
+| PostEffect (from to : Z) (e : effect)
+| BeginWaves (by_picks : bool) (n : Z)
+| EndWave (fresh : list reference)
+| EndFrames
+| BeginFrames (f : Z)
+| Migrate (session from to : Z) (fresh : list reference)
+| Steal (thief banned : Z) (fresh : list reference).
+
+Definition lanes_step (m : lanes) (q : lanes_request) : lanes :=
+  match q with
+  | OnLane i q => snd (on i (fun l => (tt, step l q)) m)
+  | DispatchNext => snd (dispatch_next m)
+  | PostEffect from to e => snd (post_effect from to e m)
+  | BeginWaves b n => begin_waves b n m
+  | EndWave fresh => snd (end_wave fresh m)
+  | EndFrames => snd (end_frames m)
+  | BeginFrames f => snd (begin_frames f m)
+  | Migrate s from to fresh => snd (migrate s from to fresh false m)
+  | Steal t b fresh => snd (steal t b fresh m)
+  end.
+
+Theorem lanes_step_good : forall q m, AllGood m -> AllGood (lanes_step m q).
+Proof.
+  intros q m G; destruct q; cbn [lanes_step].
+  - apply all_good_on; [intros l H; exact (step_good q l H) | exact G].
+  - apply all_good_dispatch_from, G.
+  - exact G.
+  - apply all_good_begin_waves, G.
+  - apply all_good_end_wave, G.
+  - unfold AllGood; apply all_good_map; [exact good_end_frame | exact G].
+  - unfold AllGood; apply (all_good_map (fun l => snd (begin_frame l f)));
+      [intros l H; apply good_begin_frame, H | exact G].
+  - apply all_good_migrate, G.
+  - apply all_good_steal, G.
+Qed.
+
+(** Every state that any sequence of operations on any number of lanes reaches: on each lane, one
+    place per coroutine, and charged + overhead + idle = clock. *)
+Theorem lanes_good : forall n s requests,
+  AllGood (fold_left lanes_step requests (new_lanes n s)).
+Proof.
+  intros n s requests; generalize (all_good_new n s); generalize (new_lanes n s).
+  induction requests; simpl; auto using lanes_step_good.
+Qed.
+
+(** ** The order of effects (semantics 15)
+
+    Effects are applied in the order (sending lane, step, sequence), and no effect is lost or
+    doubled. *)
+
+From Coq Require Import Permutation Sorted.
+
+Lemma insert_by_permutation : forall {A} (key : A -> Z) x l,
+  Permutation (insert_by key x l) (x :: l).
+Proof.
+  intros A key x l; induction l as [|y r IH]; simpl; auto.
+  destruct (key x <=? key y); auto.
+  rewrite IH; apply perm_swap.
+Qed.
+
+Lemma sort_by_permutation : forall {A} (key : A -> Z) l, Permutation (sort_by key l) l.
+Proof.
+  intros A key l; induction l; simpl; auto.
+  rewrite insert_by_permutation; constructor; auto.
+Qed.
+
+Theorem canonical_permutation : forall ps, Permutation (canonical ps) ps.
+Proof. intros; unfold canonical; rewrite !sort_by_permutation; reflexivity. Qed.
