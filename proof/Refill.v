@@ -397,73 +397,103 @@ Qed.
 
 (** ** Schedules *)
 
-Variables budget gap : Z.
+Variables budget gap delay : Z.
 Hypothesis budget_positive : 0 < budget.
 Hypothesis budget_fits : budget <= period.
 Hypothesis gap_positive : 0 < gap.
+Hypothesis delay_not_negative : 0 <= delay.
 Hypothesis capacity_positive : (1 <= capacity)%nat.
 
-(** A ring, what was really used, and the times for which it was charged. *)
-Record history := History { refills : list refill; real : list (Z * Z); charged : list (Z * Z) }.
+(** A ring, what was really used, when the last use ended, and the times for which the uses were
+    charged. *)
+Record history := History {
+  refills : list refill; real : list (Z * Z); free_from : Z; charged : list (Z * Z) }.
 
-Definition start : history := History [(budget, 0)] [] [].
+Definition start : history := History [(budget, 0)] [] 0 [].
 
-(** One slice of the context from [now] on. It may begin when the head is usable, and stops at the
-    first safepoint after the head is used up: less than [gap] later. *)
-Inductive slice : history -> history -> Prop :=
-| Slice : forall h now used,
-    head_at (refills h) <= now ->
-    0 <= used < head_amount (activate now (refills h)) + gap ->
-    slice h (let '(l, v) := charge_noting used (activate now (refills h)) (charged h) in
-             History l ((now, used) :: real h) v).
+(** What happens to a context. It is activated at any time. A slice begins when the head is usable,
+    at most [delay] after the head's time, and stops at the first safepoint after the head is used
+    up: less than [gap] later. A context that is activated when each of its slices begins
+    (constant bandwidth) has delay 0; one that is activated when it becomes runnable (sporadic) is
+    delayed by whatever else runs on the lane. *)
+Inductive happens : history -> history -> Prop :=
+| Activates : forall h now,
+    happens h (History (activate now (refills h)) (real h) (free_from h) (charged h))
+| Runs : forall h begin used,
+    head_at (refills h) <= begin <= head_at (refills h) + delay ->
+    free_from h <= begin ->
+    0 <= used < head_amount (refills h) + gap ->
+    happens h (let '(l, v) := charge_noting used (refills h) (charged h) in
+               History l ((begin, used) :: real h) (begin + used) v).
 
 Inductive reachable : history -> Prop :=
 | AtStart : reachable start
-| After : forall h k, reachable h -> slice h k -> reachable k.
+| After : forall h k, reachable h -> happens h k -> reachable k.
+
+Fixpoint sum_used (us : list (Z * Z)) : Z :=
+  match us with [] => 0 | (_, u) :: r => u + sum_used r end.
 
 Record Invariant (h : history) : Prop := {
   i_kept : Kept (refills h);
   i_total : total (refills h) = budget;
+  (** Charged use and supply fit into the budget. *)
   i_window : forall x, used_in x period (charged h) + supply x (refills h) <= budget;
-  i_ahead : forall x, 0 <= used_before x (real h) - used_before x (charged h) < gap;
-  i_settled : forall x, head_at (refills h) <= x ->
-    used_before x (real h) = used_before x (charged h) }.
+  (** All that was charged lies before the head. *)
+  i_settled : forall x, head_at (refills h) <= x -> used_before x (charged h) = sum_used (real h);
+  i_ended : forall x, free_from h <= x -> used_before x (real h) = sum_used (real h);
+  i_real : forall x, used_before x (real h) <= sum_used (real h);
+  (** Real use is ahead of charged use by less than a gap. *)
+  i_early : forall x, used_before x (real h) - used_before x (charged h) < gap;
+  (** And behind it by no more than the delay. *)
+  i_late : forall x, used_before x (charged h) <= used_before (x + delay) (real h);
+  (** One cycle of use per cycle. *)
+  i_rate : forall x y, 0 <= y -> used_before (x + y) (real h) <= used_before x (real h) + y }.
+
+Lemma activate_unready : forall now l, Kept l -> now < head_at l -> activate now l = l.
+Proof.
+  intros now [|[a t] r] K H; auto; unfold activate; cbn [head_at] in H.
+  replace (t <=? now) with false by lia; reflexivity.
+Qed.
 
 Lemma reachable_invariant : forall h, reachable h -> Invariant h.
 Proof.
   intros h R; induction R as [| h k R I Sl].
-  - constructor; simpl.
-    + repeat split; simpl; auto; try discriminate; lia.
-    + lia.
-    + intros x; unfold used_in, part; simpl; lia.
-    + intros; simpl; lia.
-    + auto.
-  - destruct Sl as [h now used Rd U]; destruct I as [K T W Ah St].
-    destruct (activate_kept now (refills h) K Rd) as (K1 & T1 & H1 & S1).
-    set (l0 := activate now (refills h)) in *.
-    unfold charge_noting.
-    destruct (consume (Z.to_nat used) used l0 (charged h)) as [l1 v1] eqn:E.
-    destruct (consume_spec (Z.to_nat used) used l0 (charged h) l1 v1 K1 ltac:(lia) ltac:(lia) E)
-      as (K2 & T2 & I2 & B2 & A2 & D2 & D3 & H2).
-    destruct (small_kept l1 K2) as (K3 & T3 & H3 & S3).
-    destruct (reached_kept (small l1) K3) as (K4 & T4 & H4 & S4).
-    constructor; cbn [refills real charged].
-    + exact K4.
-    + lia.
-    + intros x; specialize (I2 x); specialize (W x); specialize (S1 x); specialize (S3 x);
-        specialize (S4 x); lia.
-    + intros x; cbn [used_before]; specialize (Ah x); specialize (D2 x); specialize (D3 x).
-      rewrite H1 in *.
-      destruct (Z.le_gt_cases x now) as [X | X].
-      * assert (part x now used = 0) by (unfold part; lia).
-        rewrite (B2 x X); lia.
-      * rewrite (St x ltac:(lia)) in *; unfold part in *; lia.
-    + intros x X; cbn [used_before]; rewrite (A2 x ltac:(lia)), (St x ltac:(lia)).
-      assert (P : part x now used = used \/ x < now + used) by (unfold part; lia).
-      destruct P as [-> | P]; [lia |].
-      exfalso.
-      (* All that was charged lies before the new head, so the head is not before its end. *)
-      pose proof (D2 x) as Q; rewrite (A2 x ltac:(lia)), H1 in Q; unfold part in Q; lia.
+  - constructor; cbn [start refills real charged free_from total used_before sum_used]; intros;
+      try lia.
+    + split; [discriminate | split; [cbn [Sound]; repeat split; lia | simpl; lia]].
+    + unfold used_in; cbn [supply used_before]; unfold part; lia.
+  - destruct Sl as [h now | h begin used Hb Hf U]; destruct I as [K T W St En Re Ea La Ra].
+    + destruct (Z.lt_ge_cases now (head_at (refills h))) as [N | N].
+      { rewrite activate_unready by auto; constructor; auto. }
+      destruct (activate_kept now (refills h) K N) as (K1 & T1 & H1 & S1).
+      constructor; cbn [refills real charged free_from]; auto; try lia.
+      * intros x; specialize (W x); specialize (S1 x); lia.
+      * intros x X; apply St; lia.
+    + unfold charge_noting.
+      destruct (consume (Z.to_nat used) used (refills h) (charged h)) as [l1 v1] eqn:E.
+      destruct (consume_spec (Z.to_nat used) used (refills h) (charged h) l1 v1 K
+                  ltac:(lia) ltac:(lia) E) as (K2 & T2 & I2 & B2 & A2 & D2 & D3 & H2).
+      destruct (small_kept l1 K2) as (K3 & T3 & H3 & S3).
+      destruct (reached_kept (small l1) K3) as (K4 & T4 & H4 & S4).
+      constructor; cbn [refills real charged free_from used_before sum_used]; auto; try lia.
+      * intros x; specialize (I2 x); specialize (W x); specialize (S3 x); specialize (S4 x); lia.
+      * intros x X; rewrite (A2 x ltac:(lia)), (St x ltac:(lia)); lia.
+      * intros x X; rewrite (En x ltac:(lia)); unfold part; lia.
+      * intros x; specialize (Re x); unfold part; lia.
+      * intros x; specialize (Ea x); specialize (D2 x); specialize (D3 x).
+        destruct (Z.le_gt_cases x begin) as [X | X].
+        -- assert (part x begin used = 0) by (unfold part; lia); lia.
+        -- rewrite (St x ltac:(lia)) in *; specialize (Re x); unfold part in *; lia.
+      * intros x; specialize (La x); specialize (D2 x); unfold part in *; lia.
+      * intros x y Y.
+        destruct (Z.le_gt_cases (x + y) begin) as [X | X].
+        -- specialize (Ra x y Y); unfold part in *; lia.
+        -- rewrite (En (x + y) ltac:(lia)).
+           destruct (Z.le_gt_cases begin x) as [X2 | X2].
+           ++ rewrite (En x ltac:(lia)); unfold part; lia.
+           ++ specialize (Ra x (begin - x) ltac:(lia)).
+              replace (x + (begin - x)) with begin in Ra by lia.
+              rewrite (En begin ltac:(lia)) in Ra; unfold part; lia.
 Qed.
 
 (** The refills sum to the budget, always. *)
@@ -478,14 +508,113 @@ Proof.
   destruct (refills h); [congruence | simpl in *; lia].
 Qed.
 
-(** The use in any window of one period is less than the budget and one gap. *)
-Theorem window : forall h x, reachable h -> used_in x period (real h) < budget + gap.
+(** The use in any window of one period is less than the budget, one gap and the delay. *)
+Theorem window : forall h x, reachable h -> used_in x period (real h) < budget + gap + delay.
 Proof.
-  intros h x R; destruct (reachable_invariant h R) as [K T W Ah St].
-  pose proof (W x) as H; pose proof (Ah x) as H1; pose proof (Ah (x - period)) as H2.
+  intros h x R; destruct (reachable_invariant h R) as [K T W St En Re Ea La Ra].
+  pose proof (W x) as H; pose proof (Ea x) as H1; pose proof (La (x - period)) as H2.
+  pose proof (Ra (x - period) delay delay_not_negative) as H3.
   assert (0 <= supply x (refills h)).
   { clear; induction (refills h) as [|[a t] r IH]; simpl; unfold part; lia. }
   unfold used_in in *; lia.
 Qed.
 
 End Ring.
+
+(** Constant bandwidth: the delay is 0, and the window holds less than budget + G. *)
+Corollary window_constant_bandwidth : forall period least capacity budget gap h x,
+  0 < period -> 0 < budget -> budget <= period -> 0 < gap -> (1 <= capacity)%nat ->
+  reachable period least capacity budget gap 0 h ->
+  used_in x period (real h) < budget + gap.
+Proof.
+  intros period least capacity budget gap h x P B F G C R.
+  pose proof (window period least capacity P budget gap 0 B F G (Z.le_refl 0) C h x R); lia.
+Qed.
+
+(** * Revocation
+
+    Contexts are named by slot and generation. A reference is used by the operations below and by
+    nothing else; each of them resolves it first. [Run] is the dispatcher: it runs a holder on a
+    context. Phases, queues and loans are not modelled: they decide when a live context runs. *)
+
+Record entry := Entry { e_generation : Z; e_live : bool; e_holder : option Z }.
+
+Definition table := Z -> entry.
+
+Inductive context_request :=
+| Create (slot : Z)
+| Bind (r : Z * Z) (holder : Z)
+| Unbind (r : Z * Z)
+| Lend (r : Z * Z) (borrower : Z)
+| Revoke (r : Z * Z)
+| Run (slot : Z).
+
+Definition set_entry (t : table) (s : Z) (e : entry) : table :=
+  fun k => if k =? s then e else t k.
+
+Definition is_live (t : table) (r : Z * Z) : bool :=
+  e_live (t (fst r)) && (e_generation (t (fst r)) =? snd r).
+
+(** The next table, and the reference of the context that ran, if one did. *)
+Definition context_step (t : table) (q : context_request) : table * option (Z * Z) :=
+  match q with
+  | Create s =>
+      if e_live (t s) then (t, None)
+      else (set_entry t s (Entry (e_generation (t s)) true None), None)
+  | Bind r c | Lend r c =>
+      if is_live t r then (set_entry t (fst r) (Entry (snd r) true (Some c)), None) else (t, None)
+  | Unbind r =>
+      if is_live t r then (set_entry t (fst r) (Entry (snd r) true None), None) else (t, None)
+  | Revoke r =>
+      if is_live t r then (set_entry t (fst r) (Entry (snd r + 1) false None), None) else (t, None)
+  | Run s =>
+      match t s with
+      | Entry g true (Some _) => (t, Some (s, g))
+      | _ => (t, None)
+      end
+  end.
+
+Fixpoint context_run (t : table) (qs : list context_request) : list (option (Z * Z)) :=
+  match qs with
+  | [] => []
+  | q :: r => let '(t1, ran) := context_step t q in ran :: context_run t1 r
+  end.
+
+Lemma generation_grows : forall t q s,
+  e_generation (t s) <= e_generation (fst (context_step t q) s).
+Proof.
+  intros t q s; destruct q as [k | r c | r | r c | r | k]; simpl.
+  - destruct (e_live (t k)); simpl; [lia |]; unfold set_entry; destruct (Z.eqb_spec s k); subst;
+      simpl; lia.
+  - destruct (is_live t r) eqn:L; simpl; [| lia]; unfold set_entry, is_live in *.
+    destruct (Z.eqb_spec s (fst r)); subst; simpl; lia.
+  - destruct (is_live t r) eqn:L; simpl; [| lia]; unfold set_entry, is_live in *.
+    destruct (Z.eqb_spec s (fst r)); subst; simpl; lia.
+  - destruct (is_live t r) eqn:L; simpl; [| lia]; unfold set_entry, is_live in *.
+    destruct (Z.eqb_spec s (fst r)); subst; simpl; lia.
+  - destruct (is_live t r) eqn:L; simpl; [| lia]; unfold set_entry, is_live in *.
+    destruct (Z.eqb_spec s (fst r)); subst; simpl; lia.
+  - destruct (t k) as [g [] []]; simpl; lia.
+Qed.
+
+Lemma outdated_never_runs : forall qs t r,
+  snd r < e_generation (t (fst r)) -> ~ In (Some r) (context_run t qs).
+Proof.
+  intros qs; induction qs as [|q qs IH]; simpl; auto; intros t r O.
+  pose proof (generation_grows t q (fst r)) as G.
+  destruct (context_step t q) as [t1 ran] eqn:E; simpl in G |- *.
+  intros [H | H]; [| revert H; apply IH; lia].
+  subst ran; destruct q as [k | r0 c | r0 | r0 c | r0 | k]; simpl in E;
+    repeat match type of E with context [if ?x then _ else _] => destruct x end;
+    try discriminate.
+  destruct (t k) as [g [] [h |]] eqn:K; inversion E; subst; simpl in *; rewrite K in O.
+  simpl in O; lia.
+Qed.
+
+(** After a context was revoked, no sequence of operations makes it run. *)
+Theorem revoked_never_runs : forall t r qs, is_live t r = true ->
+  ~ In (Some r) (context_run (fst (context_step t (Revoke r))) qs).
+Proof.
+  intros t r qs L; apply outdated_never_runs; simpl; rewrite L; simpl.
+  unfold set_entry; rewrite Z.eqb_refl; simpl; lia.
+Qed.

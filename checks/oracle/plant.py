@@ -37,7 +37,7 @@ RULES = [
 
 BEGIN_WAVE = "pub fn begin_wave(&mut self, span: Span) {"
 def damage(name, code):
-    code = "let lane = self; if lane.steps > 5 { " + code + " }"
+    code = "let lane = &mut *self; if lane.steps > 5 { " + code + " }"
     return (name, TIME, BEGIN_WAVE, BEGIN_WAVE + " { " + code + " }")
 def on_place(place, code):
     return ("if let Some(slot) = lane.slab.slots().find(|&slot| "
