@@ -40,8 +40,9 @@ def damage(name, code):
     code = "let lane = &mut *self; if lane.steps > 5 { " + code + " }"
     return (name, TIME, BEGIN_WAVE, BEGIN_WAVE + " { " + code + " }")
 def on_place(place, code):
-    return ("if let Some(slot) = lane.slab.slots().find(|&slot| "
-            "lane.slab.hot(slot).place == crate::record::Place::%s) { %s }" % (place, code))
+    return ("let found = lane.slab.slots().find(|&slot| "
+            "lane.slab.hot(slot).place == crate::record::Place::%s); "
+            "if let Some(slot) = found { %s }" % (place, code))
 
 DAMAGES = [
     damage("blocked count", "lane.blocked += 1;"),
