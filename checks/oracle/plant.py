@@ -33,6 +33,7 @@ RULES = [
      "fn sender(&self, position: u16) -> LaneId {\n        LaneId(self.lanes() - 1 - position)"),
     ("StealStartsElsewhere", "crates/kernel/src/migrate.rs",
      "(u64::from(thief.0) + round) %", "(u64::from(thief.0) + round + 1) %"),
+    ("NoActivation", "crates/kernel/src/context/refill.rs", "self.entries[0].at = now;", ""),
 ]
 
 BEGIN_WAVE = "pub fn begin_wave(&mut self, span: Span) {"

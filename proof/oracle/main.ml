@@ -14,6 +14,9 @@ let machine = ref (new_lanes O { the_policy = Cooperative; frame_cycles = Z.one;
                                  costs = costs_v1 })
 let out = Buffer.create 65536
 
+(* The refill ring: period, least, capacity and entries. *)
+let ring = ref (Z.one, Z.one, O, [])
+
 let rec nat n = if n <= 0 then O else S (nat (n - 1))
 
 let reasons = [| ChannelSend; ChannelReceive; Select; Join; Input; Reply; OtherLane |]
@@ -127,6 +130,14 @@ let lane i f = on_machine (on i f !machine)
 
 let rec pairs = function a :: b :: r -> (a, b) :: pairs r | _ -> []
 
+let show_ring entries = join (fun (amount, at) -> z amount ^ ":" ^ z at) entries
+
+let on_ring f =
+  let period, least, capacity, entries = !ring in
+  let entries = f period least capacity entries in
+  ring := (period, least, capacity, entries);
+  show_ring entries
+
 let command letter n =
   let i k = Z.to_int (List.nth n k) in
   match letter, n with
@@ -187,6 +198,12 @@ let command letter n =
   | "j", [] -> option z (first_wake !machine)
   | "L", [ l ] -> summary (lane_at !machine l)
   | "Q", [ l; s; g ] -> coroutine (lane_at !machine l) (s, g)
+  | "G", [ budget; period; _; least ] ->
+      ring := (period, least, nat (i 2), [ (budget, Z.zero) ]);
+      on_ring (fun _ _ _ entries -> entries)
+  | "a", [ at ] -> on_ring (fun _ _ _ entries -> ring_activate at entries)
+  | "c", [ used ] ->
+      on_ring (fun period least capacity entries -> ring_charge period least capacity used entries)
   | "X", [] -> bool (is_stalled !machine)
   | _ -> failwith "command"
 

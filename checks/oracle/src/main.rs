@@ -47,6 +47,7 @@ use support::lane_set::{Applied, Effect, LaneSet, Posted, Steal, WaveSpan};
 use wavelock_abi::{
     CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
 };
+use wavelock_kernel::context::RefillRing;
 use wavelock_kernel::{
     BlockReason, BoundReason, Departure, FrameRow, HoldReason, Lane, LaneSettings, Ledger, MoveBan,
     Next, Outcome, Refusal, Reservation, Running, Share, Spawn, State, Stopped, Tag, WakeSource,
@@ -774,6 +775,43 @@ impl World {
     }
 }
 
+/// A random life of a refill ring, as in the kernel's `context_windows` test: runs with overruns
+/// below the gap, waits, late activations.
+fn ring_life(world: &mut World, seed: u64) {
+    let mut random = support::Random::new(seed ^ 0x41f);
+    let gap = 1 + random.below(4);
+    let least = 2 * (gap + 1);
+    let period = 40 + random.below(100);
+    let budget = least + random.below(period / 2 - least);
+    let capacity = 2 + random.below(7);
+    let mut ring = RefillRing::new(
+        Cycles(budget),
+        Cycles(period),
+        capacity as u8,
+        Cycles(least),
+        Cycles(0),
+    );
+    let shown = |ring: &RefillRing| {
+        join(ring.refills().iter().map(|part| format!("{}:{}", part.amount.0, part.at.0)), " ")
+    };
+    world.said(format_args!("G {budget} {period} {capacity} {least}"), shown(&ring));
+    let mut now = 0;
+    for _ in 0..30 {
+        now += random.below(period / 2);
+        if random.chance(9, 10) {
+            ring.activate(Cycles(now));
+            world.said(format_args!("a {now}"), shown(&ring));
+        }
+        if ring.is_ready(Cycles(now)) {
+            let head = ring.head().amount.0;
+            let used = (1 + random.below(head + head / 2)).min(head + random.below(gap));
+            now += used;
+            ring.charge(Cycles(used));
+            world.said(format_args!("c {used}"), shown(&ring));
+        }
+    }
+}
+
 /// The oracle's process. It reads a whole sequence before it writes.
 struct Oracle {
     child: Child,
@@ -895,6 +933,7 @@ fn sequence(
             ops.push(op);
             world.apply(op, number % EVERYTHING_AFTER == 0 || number == length);
         }
+        ring_life(&mut world, seed);
     }));
     let found = match compare(&world, oracle)? {
         None => run.err().map(panicked),
@@ -908,6 +947,7 @@ fn replay(seed: u64, ops: &[Op], oracle: &mut Oracle) -> Result<Option<Differenc
     let mut world = World::new(setup(seed), uses_switch(seed));
     let run = catch_unwind(AssertUnwindSafe(|| {
         ops.iter().for_each(|&op| world.apply(op, true));
+        ring_life(&mut world, seed);
     }));
     Ok(match compare(&world, oracle)? {
         None => run.err().map(panicked),
