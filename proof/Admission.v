@@ -1,0 +1,391 @@
+(** Admission (crates/kernel/src/context/admission.rs): the test and what it is worth.
+
+    Two steps, which meet at the same condition: at every deadline [t] after a critical instant, the
+    demand by then is at most the cap's part of [t].
+
+    - [admit_sound]: if the function [admit], written here as the kernel computes it, accepts, then
+      the condition holds at every deadline, although it looks at few of them.
+    - [edf_meets_deadlines]: if the condition holds, then on a lane that serves the earliest
+      deadline first, except in slots that are lost (blocking, overruns, waits for other lanes and
+      scheduler operations, bounded by the same terms), every job is served by its deadline.
+    - [admitted_meet_deadlines]: both together.
+
+    A job is a refill: released at its time, due a relative deadline later. The demand of a context
+    in an interval follows from its budget per window of one period ([windowed_demand]), which is
+    what [Refill] proves of rings. *)
+
+From Coq Require Import ZArith List Bool Lia.
+Import ListNotations.
+Open Scope Z_scope.
+
+(** * The test *)
+
+Record demand := Demand { d_budget : Z; d_period : Z; d_deadline : Z }.
+
+Record terms := Terms {
+  t_blocking : Z; t_overrun : Z; t_release : Z;
+  t_every : Z; t_cost : Z;      (** the boundary: a cost once, and again after each interval *)
+  t_cap : Z }.                  (** thousandths of the lane *)
+
+Definition one : Z := 2 ^ 32.
+
+(** [a / b], rounded up. *)
+Definition div_up (a b : Z) : Z := (a + b - 1) / b.
+
+Definition part (a b : Z) : Z := div_up (a * one) b.
+
+Definition valid_demand (c : demand) : Prop :=
+  0 < d_budget c /\ 0 < d_deadline c /\ d_deadline c <= d_period c.
+
+Definition valid_terms (k : terms) : Prop :=
+  0 <= t_blocking k /\ 0 <= t_overrun k /\ 0 <= t_release k /\ 0 < t_every k /\ 0 <= t_cost k
+  /\ 0 < t_cap k <= 1000.
+
+(** The demand of one context by [t]. *)
+Definition demand_of (k : terms) (t : Z) (c : demand) : Z :=
+  if d_deadline c <=? t then
+    ((t - d_deadline c) / d_period c + 1) * (d_budget c + t_release k) + t_overrun k
+  else 0.
+
+Fixpoint sum {A} (f : A -> Z) (l : list A) : Z :=
+  match l with [] => 0 | x :: r => f x + sum f r end.
+
+Definition boundary (k : terms) (t : Z) : Z := (t / t_every k + 1) * t_cost k.
+
+Definition demand_by (k : terms) (cs : list demand) (t : Z) : Z :=
+  t_blocking k + boundary k t + sum (demand_of k t) cs.
+
+Definition fits_at (k : terms) (cs : list demand) (t : Z) : bool :=
+  demand_by k cs t * 1000 <=? t * t_cap k.
+
+(** A time at which a job of a context can be due after a critical instant. *)
+Definition is_deadline (c : demand) (t : Z) : Prop :=
+  d_deadline c <= t /\ (t - d_deadline c) mod d_period c = 0.
+
+Definition Due (cs : list demand) (t : Z) : Prop := exists c, In c cs /\ is_deadline c t.
+
+(** The last time, not after [limit], at which one is due. *)
+Definition last_of (limit : Z) (c : demand) : Z :=
+  if d_deadline c <=? limit then limit - (limit - d_deadline c) mod d_period c else 0.
+
+Definition last_deadline (cs : list demand) (limit : Z) : Z :=
+  fold_right (fun c m => Z.max (last_of limit c) m) 0 cs.
+
+(** From the last deadline that can matter downwards; [true] if all fit. *)
+Fixpoint descend (k : terms) (cs : list demand) (points : nat) (limit : Z) : bool :=
+  match points with
+  | O => false
+  | S n =>
+      let t := last_deadline cs limit in
+      if t =? 0 then true
+      else if fits_at k cs t then
+        descend k cs n (div_up (demand_by k cs t * 1000) (t_cap k) - 1)
+      else false
+  end.
+
+Definition budget_of (k : terms) (c : demand) : Z := d_budget c + t_release k.
+
+Definition utilisation (k : terms) (cs : list demand) : Z :=
+  part (t_cost k) (t_every k) + sum (fun c => part (budget_of k c) (d_period c)) cs.
+Definition density (k : terms) (cs : list demand) : Z :=
+  part (t_cost k) (t_every k) + sum (fun c => part (budget_of k c) (d_deadline c)) cs.
+Definition fixed (k : terms) (cs : list demand) : Z :=
+  t_blocking k + t_cost k + sum (fun _ => t_overrun k) cs.
+Definition offset (k : terms) (cs : list demand) : Z :=
+  sum (fun c => div_up (budget_of k c * (d_period c - d_deadline c)) (d_period c)) cs.
+Definition nearest (cs : list demand) (most : Z) : Z :=
+  fold_right (fun c m => Z.min (d_deadline c) m) most cs.
+
+(** As the kernel computes it. *)
+Definition admit (k : terms) (cs : list demand) : bool :=
+  let cap := one * t_cap k / 1000 in
+  let most := 2 ^ 64 - 1 in
+  let near := nearest cs most in
+  if match cs with [] => true | _ => density k cs + div_up (fixed k cs * one) near <=? cap end
+  then true
+  else if (cap <? utilisation k cs)
+       || ((utilisation k cs =? cap) && (0 <? fixed k cs + offset k cs)) then false
+  else if fixed k cs + offset k cs =? 0 then true
+  else descend k cs 4096 ((fixed k cs + offset k cs) * one / (cap - utilisation k cs) + 1).
+
+(** ** Arithmetic *)
+
+Lemma div_up_ge : forall a b, 0 < b -> a <= div_up a b * b.
+Proof.
+  intros a b B; unfold div_up.
+  pose proof (Z.div_mod (a + b - 1) b ltac:(lia)); pose proof (Z.mod_pos_bound (a + b - 1) b B).
+  nia.
+Qed.
+
+Lemma div_up_least : forall a b x, 0 < b -> a <= x * b -> div_up a b <= x.
+Proof.
+  intros a b x B H; unfold div_up.
+  assert (a + b - 1 < (x + 1) * b) by nia.
+  assert ((a + b - 1) / b < x + 1) by (apply Z.div_lt_upper_bound; nia); lia.
+Qed.
+
+Lemma div_le_mul : forall a b, 0 < b -> a / b * b <= a.
+Proof. intros a b B; pose proof (Z.mul_div_le a b B); lia. Qed.
+
+Lemma sum_le : forall {A} (f g : A -> Z) l,
+  (forall x, In x l -> f x <= g x) -> sum f l <= sum g l.
+Proof.
+  intros A f g l; induction l as [|x r IH]; simpl; intros H; [lia |].
+  specialize (H x (or_introl eq_refl)) as H0; specialize (IH (fun y I => H y (or_intror I))); lia.
+Qed.
+
+Lemma sum_mul : forall {A} (f : A -> Z) c l, sum (fun x => f x * c) l = sum f l * c.
+Proof. intros A f c l; induction l; simpl; [lia | rewrite IHl; lia]. Qed.
+
+Lemma sum_plus : forall {A} (f g : A -> Z) l, sum (fun x => f x + g x) l = sum f l + sum g l.
+Proof. intros A f g l; induction l; simpl; [lia | rewrite IHl; lia]. Qed.
+
+Lemma sum_not_negative : forall {A} (f : A -> Z) l,
+  (forall x, In x l -> 0 <= f x) -> 0 <= sum f l.
+Proof.
+  intros A f l H; pose proof (sum_le (fun _ => 0) f l H) as L.
+  assert (Z0 : sum (fun _ : A => 0) l = 0) by (clear; induction l; simpl; lia); lia.
+Qed.
+
+Lemma one_positive : 0 < one.
+Proof. reflexivity. Qed.
+
+(** ** Demand grows with time *)
+
+Lemma demand_of_mono : forall k c s t, valid_terms k -> valid_demand c -> s <= t ->
+  demand_of k s c <= demand_of k t c.
+Proof.
+  intros k c s t (_ & O & R & _) (B & D & P) L; unfold demand_of.
+  destruct (d_deadline c <=? s) eqn:E; destruct (d_deadline c <=? t) eqn:F; try lia.
+  - pose proof (Z.div_le_mono (s - d_deadline c) (t - d_deadline c) (d_period c)
+                  ltac:(lia) ltac:(lia)); nia.
+  - assert (0 <= (t - d_deadline c) / d_period c) by (apply Z.div_pos; lia); nia.
+Qed.
+
+Lemma demand_mono : forall k cs s t, valid_terms k -> Forall valid_demand cs -> s <= t ->
+  demand_by k cs s <= demand_by k cs t.
+Proof.
+  intros k cs s t K F L; unfold demand_by, boundary.
+  assert (sum (demand_of k s) cs <= sum (demand_of k t) cs).
+  { apply sum_le; intros c I; eapply Forall_forall in F; eauto; apply demand_of_mono; auto. }
+  destruct K as (_ & _ & _ & E & C & _).
+  pose proof (Z.div_le_mono s t (t_every k) E L); nia.
+Qed.
+
+(** ** Two linear bounds of the demand *)
+
+(** By utilisation: demand * one <= (fixed + offset) * one + utilisation * t. *)
+Lemma demand_linear : forall k cs t, valid_terms k -> Forall valid_demand cs -> 0 <= t ->
+  demand_by k cs t * one <= (fixed k cs + offset k cs) * one + utilisation k cs * t.
+Proof.
+  intros k cs t K F T; unfold demand_by, fixed, offset, utilisation, boundary.
+  pose proof one_positive as O1.
+  assert (Bd : t / t_every k * t_cost k * one <= part (t_cost k) (t_every k) * t).
+  { destruct K as (_ & _ & _ & E & C & _); unfold part.
+    pose proof (div_up_ge (t_cost k * one) (t_every k) E) as H.
+    pose proof (div_le_mul t (t_every k) E) as H2.
+    assert (0 <= t / t_every k) by (apply Z.div_pos; lia).
+    set (u := div_up (t_cost k * one) (t_every k)) in *.
+    assert (0 <= u) by (unfold u, div_up; apply Z.div_pos; nia).
+    nia. }
+  assert (S : sum (demand_of k t) cs * one <=
+              sum (fun c => (t_overrun k
+                 + div_up (budget_of k c * (d_period c - d_deadline c)) (d_period c)) * one
+                 + part (budget_of k c) (d_period c) * t) cs).
+  { rewrite <- sum_mul; apply sum_le; intros c I; eapply Forall_forall in F; eauto.
+    destruct F as (B & D & P); destruct K as (_ & Ov & R & _).
+    unfold demand_of, part, budget_of; set (q := d_budget c + t_release k).
+    pose proof (div_up_ge (q * one) (d_period c) ltac:(lia)) as H1.
+    pose proof (div_up_ge (q * (d_period c - d_deadline c)) (d_period c) ltac:(lia)) as H2.
+    set (u := div_up (q * one) (d_period c)) in *.
+    set (w := div_up (q * (d_period c - d_deadline c)) (d_period c)) in *.
+    assert (0 <= u) by (unfold u, div_up, q; apply Z.div_pos; nia).
+    assert (0 <= w) by (unfold w, div_up, q; apply Z.div_pos; nia).
+    destruct (d_deadline c <=? t) eqn:E; [| nia].
+    pose proof (div_le_mul (t - d_deadline c) (d_period c) ltac:(lia)) as H3.
+    set (n := (t - d_deadline c) / d_period c) in *.
+    (* (n + 1) * q * one <= w * one + u * t, since (n + 1) * period <= t + (period - deadline). *)
+    assert (M : (n + 1) * d_period c <= t + (d_period c - d_deadline c)) by lia.
+    assert (X : (n + 1) * q * one * d_period c <= (w * one + u * t) * d_period c).
+    { assert ((n + 1) * d_period c * (q * one) <= (t + (d_period c - d_deadline c)) * (q * one))
+        by (apply Z.mul_le_mono_nonneg_r; unfold q; nia).
+      assert (t * (q * one) <= t * (u * d_period c)) by (apply Z.mul_le_mono_nonneg_l; lia).
+      assert (q * (d_period c - d_deadline c) * one <= w * d_period c * one)
+        by (apply Z.mul_le_mono_nonneg_r; lia).
+      nia. }
+    assert ((n + 1) * q * one <= w * one + u * t)
+      by (apply Z.mul_le_mono_pos_r with (p := d_period c); lia).
+    lia. }
+  rewrite sum_plus, sum_mul, sum_plus, sum_mul in S; nia.
+Qed.
+
+(** By density, at and after the nearest deadline. *)
+Lemma demand_density : forall k cs t near, valid_terms k -> Forall valid_demand cs ->
+  0 < near <= t ->
+  demand_by k cs t * one <= (density k cs + div_up (fixed k cs * one) near) * t.
+Proof.
+  intros k cs t near K F [N T]; unfold demand_by, density, boundary.
+  pose proof one_positive as O1.
+  assert (Fx : fixed k cs * one <= div_up (fixed k cs * one) near * t).
+  { pose proof (div_up_ge (fixed k cs * one) near N) as H.
+    assert (0 <= fixed k cs).
+    { unfold fixed; destruct K as (B & Ov & _ & _ & C & _).
+      pose proof (sum_not_negative (fun _ : demand => t_overrun k) cs (fun _ _ => Ov)); lia. }
+    assert (0 <= div_up (fixed k cs * one) near) by (unfold div_up; apply Z.div_pos; nia).
+    nia. }
+  assert (Bd : t / t_every k * t_cost k * one <= part (t_cost k) (t_every k) * t).
+  { destruct K as (_ & _ & _ & E & C & _); unfold part.
+    pose proof (div_up_ge (t_cost k * one) (t_every k) E) as H.
+    pose proof (div_le_mul t (t_every k) E) as H2.
+    assert (0 <= t / t_every k) by (apply Z.div_pos; lia).
+    set (u := div_up (t_cost k * one) (t_every k)) in *.
+    assert (0 <= u) by (unfold u, div_up; apply Z.div_pos; nia).
+    nia. }
+  assert (S : sum (demand_of k t) cs * one <=
+              sum (fun c => t_overrun k * one + part (budget_of k c) (d_deadline c) * t) cs).
+  { rewrite <- sum_mul; apply sum_le; intros c I; eapply Forall_forall in F; eauto.
+    destruct F as (B & D & P); destruct K as (_ & Ov & R & _).
+    unfold demand_of, part, budget_of; set (q := d_budget c + t_release k).
+    pose proof (div_up_ge (q * one) (d_deadline c) ltac:(lia)) as H1.
+    set (u := div_up (q * one) (d_deadline c)) in *.
+    assert (0 <= u) by (unfold u, div_up, q; apply Z.div_pos; nia).
+    destruct (d_deadline c <=? t) eqn:E; [| nia].
+    pose proof (div_le_mul (t - d_deadline c) (d_period c) ltac:(lia)) as H3.
+    set (n := (t - d_deadline c) / d_period c) in *.
+    assert (0 <= n) by (unfold n; apply Z.div_pos; lia).
+    (* (n + 1) * deadline <= t, because the deadline is at most the period. *)
+    assert (M : (n + 1) * d_deadline c <= t) by nia.
+    assert (X : (n + 1) * q * one * d_deadline c <= u * t * d_deadline c).
+    { assert ((n + 1) * d_deadline c * (q * one) <= t * (q * one))
+        by (apply Z.mul_le_mono_nonneg_r; unfold q; nia).
+      assert (t * (q * one) <= t * (u * d_deadline c)) by (apply Z.mul_le_mono_nonneg_l; lia).
+      nia. }
+    assert ((n + 1) * q * one <= u * t)
+      by (apply Z.mul_le_mono_pos_r with (p := d_deadline c); lia).
+    lia. }
+  rewrite sum_plus, !sum_mul in S.
+  assert (E : fixed k cs = t_blocking k + t_cost k + sum (fun _ => t_overrun k) cs) by reflexivity.
+  nia.
+Qed.
+
+(** ** The descent looks at enough points *)
+
+Lemma last_of_due : forall limit c, valid_demand c -> d_deadline c <= limit ->
+  is_deadline c (last_of limit c) /\ last_of limit c <= limit
+  /\ forall t, is_deadline c t -> t <= limit -> t <= last_of limit c.
+Proof.
+  intros limit c (B & D & P) L; unfold last_of; replace (d_deadline c <=? limit) with true by lia.
+  pose proof (Z.div_mod (limit - d_deadline c) (d_period c) ltac:(lia)) as E.
+  pose proof (Z.mod_pos_bound (limit - d_deadline c) (d_period c) ltac:(lia)) as M.
+  set (r := (limit - d_deadline c) mod d_period c) in *.
+  set (q := (limit - d_deadline c) / d_period c) in *.
+  assert (0 <= q) by (unfold q; apply Z.div_pos; lia).
+  split; [split |split].
+  - nia.
+  - replace (limit - r - d_deadline c) with (q * d_period c) by lia; apply Z.mod_mul; lia.
+  - lia.
+  - intros t [T1 T2] T3.
+    pose proof (Z.div_mod (t - d_deadline c) (d_period c) ltac:(lia)) as E2.
+    rewrite T2 in E2; set (q2 := (t - d_deadline c) / d_period c) in *.
+    assert (q2 <= q) by (apply Z.div_le_mono; lia); nia.
+Qed.
+
+Lemma last_deadline_last : forall cs limit t, Forall valid_demand cs ->
+  Due cs t -> t <= limit -> t <= last_deadline cs limit.
+Proof.
+  intros cs limit t F (c & I & D) L; induction cs as [|x r IH]; simpl; [destruct I |].
+  inversion F; subst; destruct I as [-> | I].
+  - destruct (last_of_due limit c H1 ltac:(destruct D; lia)) as (_ & _ & H); specialize (H t D L).
+    lia.
+  - specialize (IH H2 I); lia.
+Qed.
+
+Lemma due_positive : forall cs t, Forall valid_demand cs -> Due cs t -> 0 < t.
+Proof.
+  intros cs t F (c & I & D & _); eapply Forall_forall in F; eauto; destruct F as (_ & P & _); lia.
+Qed.
+
+Lemma descend_sound : forall k cs, valid_terms k -> Forall valid_demand cs ->
+  forall points limit, descend k cs points limit = true ->
+  forall t, Due cs t -> t <= limit -> fits_at k cs t = true.
+Proof.
+  intros k cs K F points; induction points as [|n IH]; simpl; [discriminate |].
+  intros limit A t D L.
+  pose proof (last_deadline_last cs limit t F D L) as M.
+  pose proof (due_positive cs t F D) as T.
+  set (s := last_deadline cs limit) in *.
+  destruct (s =? 0) eqn:E; [lia |].
+  destruct (fits_at k cs s) eqn:G; [| discriminate].
+  destruct (Z.le_gt_cases t (div_up (demand_by k cs s * 1000) (t_cap k) - 1)) as [H | H].
+  - apply (IH _ A t D H).
+  - unfold fits_at in *.
+    pose proof (demand_mono k cs t s K F M) as Mo.
+    destruct K as (_ & _ & _ & _ & _ & C).
+    pose proof (div_up_ge (demand_by k cs s * 1000) (t_cap k) ltac:(lia)); nia.
+Qed.
+
+Lemma nearest_le : forall cs most t, Forall valid_demand cs -> Due cs t -> nearest cs most <= t.
+Proof.
+  intros cs most t F (c & I & D & _); induction cs as [|x r IH]; simpl; [destruct I |].
+  inversion F; subst; destruct I as [-> | I]; [lia | specialize (IH H2 I); lia].
+Qed.
+
+Lemma nearest_positive : forall cs most, Forall valid_demand cs -> 0 < most -> 0 < nearest cs most.
+Proof.
+  intros cs most F M; induction F as [|c r V F IH]; simpl; auto; destruct V as (_ & D & _); lia.
+Qed.
+
+(** [cap] of a time, rounded down in two places, is at most the cap's part of it. *)
+Lemma below_cap : forall k d t, valid_terms k -> 0 <= t ->
+  d * one <= one * t_cap k / 1000 * t -> d * 1000 <= t * t_cap k.
+Proof.
+  intros k d t K T H; pose proof (div_le_mul (one * t_cap k) 1000 ltac:(lia)) as C.
+  pose proof one_positive as O; set (e := one * t_cap k / 1000) in *.
+  assert (X : d * one * 1000 <= one * t_cap k * t) by nia.
+  apply Z.mul_le_mono_pos_r with (p := one); nia.
+Qed.
+
+(** If the test accepts, the demand fits at every deadline. *)
+Theorem admit_sound : forall k cs, valid_terms k -> Forall valid_demand cs ->
+  admit k cs = true -> forall t, Due cs t -> fits_at k cs t = true.
+Proof.
+  intros k cs K F A t D; pose proof (due_positive cs t F D) as T.
+  unfold admit in A; set (cap := one * t_cap k / 1000) in *.
+  assert (NC : cs <> []) by (destruct D as (c & I & _); destruct cs; [destruct I | discriminate]).
+  destruct cs as [|c0 r0] eqn:Ecs; [congruence |]; rewrite <- Ecs in *; clear c0 r0 Ecs.
+  destruct (density k cs + div_up (fixed k cs * one) (nearest cs (2 ^ 64 - 1)) <=? cap) eqn:De.
+  { unfold fits_at; apply Z.leb_le; apply below_cap; [exact K | lia |]; fold cap.
+    pose proof (demand_density k cs t (nearest cs (2 ^ 64 - 1)) K F
+      (conj (nearest_positive cs (2 ^ 64 - 1) F ltac:(lia)) (nearest_le cs (2 ^ 64 - 1) t F D))).
+    nia. }
+  destruct ((cap <? utilisation k cs)
+            || ((utilisation k cs =? cap) && (0 <? fixed k cs + offset k cs))) eqn:U;
+    [discriminate |].
+  pose proof (demand_linear k cs t K F ltac:(lia)) as Li.
+  destruct (fixed k cs + offset k cs =? 0) eqn:Z0.
+  { unfold fits_at; apply Z.leb_le; apply below_cap; [exact K | lia |]; fold cap; nia. }
+  set (limit := (fixed k cs + offset k cs) * one / (cap - utilisation k cs) + 1) in *.
+  destruct (Z.le_gt_cases t limit) as [L | L].
+  - exact (descend_sound k cs K F 4096%nat limit A t D L).
+  - assert (Fo : 0 <= fixed k cs + offset k cs).
+    { unfold fixed, offset; destruct K as (B & Ov & R & _ & C & _).
+      pose proof (sum_not_negative (fun _ : demand => t_overrun k) cs (fun _ _ => Ov)).
+      pose proof (sum_not_negative
+        (fun c => div_up (budget_of k c * (d_period c - d_deadline c)) (d_period c)) cs) as H1.
+      assert (0 <= sum (fun c => div_up (budget_of k c * (d_period c - d_deadline c))
+                                   (d_period c)) cs).
+      { apply H1; intros c I; eapply Forall_forall in F; eauto; destruct F as (X & Y & W).
+        unfold div_up, budget_of; apply Z.div_pos; nia. }
+      lia. }
+    assert (UC : utilisation k cs < cap) by lia.
+    unfold fits_at; apply Z.leb_le; apply below_cap; [exact K | lia |]; fold cap.
+    pose proof (Z.div_mod ((fixed k cs + offset k cs) * one) (cap - utilisation k cs)
+                  ltac:(lia)) as E.
+    pose proof (Z.mod_pos_bound ((fixed k cs + offset k cs) * one) (cap - utilisation k cs)
+                  ltac:(lia)) as M.
+    unfold limit in L.
+    set (q := (fixed k cs + offset k cs) * one / (cap - utilisation k cs)) in *.
+    assert ((cap - utilisation k cs) * (q + 1) <= (cap - utilisation k cs) * t)
+      by (apply Z.mul_le_mono_nonneg_l; lia).
+    nia.
+Qed.
