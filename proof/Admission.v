@@ -389,3 +389,205 @@ Proof.
       by (apply Z.mul_le_mono_nonneg_l; lia).
     nia.
 Qed.
+
+(** * Earliest deadline first
+
+    Time is in slots of one cycle. [sched s] is the job that slot [s] serves; [lost s] says that
+    slot [s] may serve none although one is pending: blocking, overruns, waits for other lanes,
+    scheduler operations. *)
+
+Record job := Job { j_context : nat; j_release : nat; j_due : nat; j_cost : nat }.
+
+Section Schedule.
+
+Variable jobs : list job.
+Variable sched : nat -> option nat.
+Variable lost : nat -> bool.
+
+Definition job_at (i : nat) : job := nth i jobs (Job 0 0 0 0).
+
+Fixpoint slots_of (i : nat) (from n : nat) : nat :=
+  match n with
+  | O => O
+  | S k =>
+      (slots_of i from k
+       + match sched (from + k) with Some j => if Nat.eqb j i then 1 else 0 | None => 0 end)%nat
+  end.
+
+Definition served (i t : nat) : nat := slots_of i 0 t.
+
+Fixpoint lost_in (from n : nat) : nat :=
+  match n with O => O | S k => (lost_in from k + if lost (from + k) then 1 else 0)%nat end.
+
+Definition pending (i t : nat) : bool :=
+  Nat.ltb i (length jobs) && Nat.leb (j_release (job_at i)) t
+  && Nat.ltb (served i t) (j_cost (job_at i)).
+
+(** Only pending jobs are served. *)
+Hypothesis serves_pending : forall t i, sched t = Some i -> pending i t = true.
+
+(** A slot that is not lost serves a job that is due no later than any pending one. *)
+Hypothesis earliest_first : forall t i, pending i t = true ->
+  lost t = true \/ exists k, sched t = Some k /\ (j_due (job_at k) <= j_due (job_at i))%nat.
+
+Hypothesis due_after_release : forall i, (i < length jobs)%nat ->
+  (j_release (job_at i) < j_due (job_at i))%nat.
+
+Lemma served_step : forall i t,
+  served i (S t) = (served i t
+    + match sched t with Some j => if Nat.eqb j i then 1 else 0 | None => 0 end)%nat.
+Proof. reflexivity. Qed.
+
+Lemma served_mono : forall i s t, (s <= t)%nat -> (served i s <= served i t)%nat.
+Proof. intros i s t H; induction H; auto; rewrite served_step; lia. Qed.
+
+Lemma served_cost : forall i t, (served i t <= j_cost (job_at i))%nat.
+Proof.
+  intros i t; induction t as [|t IH]; [cbn; lia |]; rewrite served_step.
+  destruct (sched t) as [j |] eqn:E; [| lia].
+  destruct (Nat.eqb_spec j i); [subst | lia].
+  apply serves_pending in E; unfold pending in E.
+  apply andb_true_iff in E as [_ E]; apply Nat.ltb_lt in E; lia.
+Qed.
+
+Lemma slots_served : forall i from n, (slots_of i from n + served i from = served i (from + n))%nat.
+Proof.
+  intros i from n; induction n as [|n IH]; simpl.
+  - rewrite Nat.add_0_r; reflexivity.
+  - rewrite Nat.add_succ_r, served_step; lia.
+Qed.
+
+(** What jobs of the list [l] were served in an interval. *)
+Fixpoint total_slots (l : list nat) (from n : nat) : nat :=
+  match l with [] => O | i :: r => (slots_of i from n + total_slots r from n)%nat end.
+
+Lemma total_slots_step : forall l from n k, NoDup l -> sched (from + n) = Some k -> In k l ->
+  total_slots l from (S n) = S (total_slots l from n).
+Proof.
+  intros l from n k N E; induction N as [|i r H N IH]; simpl; [tauto |]; rewrite E.
+  intros [-> | I].
+  - rewrite Nat.eqb_refl.
+    assert (R : forall m, ~ In k m -> total_slots m from (S n) = total_slots m from n).
+    { clear - E; intros m; induction m as [|x y IH]; simpl; auto; rewrite E; intros J.
+      destruct (Nat.eqb_spec k x); [subst; tauto |]; rewrite IH by tauto; lia. }
+    simpl in R; rewrite R by auto; lia.
+  - destruct (Nat.eqb_spec k i); [subst; tauto |]; simpl in IH; rewrite IH by auto; lia.
+Qed.
+
+Lemma total_slots_mono : forall l from n, (total_slots l from n <= total_slots l from (S n))%nat.
+Proof.
+  intros l from n; induction l as [|i r IH]; simpl; auto; simpl in IH.
+  destruct (sched (from + n)) as [j |]; [destruct (Nat.eqb j i) |]; lia.
+Qed.
+
+(** The slots of an interval are lost or serve jobs of [l]. *)
+Lemma slots_counted : forall l from n, NoDup l ->
+  (forall s, (from <= s < from + n)%nat -> lost s = true \/ exists k, sched s = Some k /\ In k l) ->
+  (n <= lost_in from n + total_slots l from n)%nat.
+Proof.
+  intros l from n N; induction n as [|n IH]; intros H; [lia |].
+  assert (H' : (n <= lost_in from n + total_slots l from n)%nat)
+    by (apply IH; intros s B; apply H; lia).
+  destruct (H (from + n)%nat ltac:(lia)) as [L | (k & E & I)].
+  - cbn [lost_in]; rewrite L; pose proof (total_slots_mono l from n); lia.
+  - rewrite (total_slots_step l from n k N E I); cbn [lost_in]; lia.
+Qed.
+
+(** The last moment before which [f] does not hold. *)
+Lemma last_gap : forall (f : nat -> bool) d, exists t, (t <= d)%nat
+  /\ (forall s, (t <= s < d)%nat -> f s = true) /\ (t = 0%nat \/ f (t - 1)%nat = false).
+Proof.
+  intros f d; induction d as [|d (t & L & A & B)].
+  - exists 0%nat; repeat split; auto; intros; lia.
+  - destruct (f d) eqn:E.
+    + exists t; repeat split; auto; intros s H.
+      destruct (Nat.eq_dec s d); [subst; auto | apply A; lia].
+    + exists (S d); repeat split; auto; [intros; lia |].
+      right; simpl; rewrite Nat.sub_0_r; auto.
+Qed.
+
+Definition counts (from due : nat) (i : nat) : bool :=
+  Nat.leb from (j_release (job_at i)) && Nat.leb (j_due (job_at i)) due.
+
+(** What is released from [from] on and due by [due]. *)
+Definition demanded (from due : nat) : nat :=
+  fold_right (fun i n => (j_cost (job_at i) + n)%nat) 0%nat
+    (filter (counts from due) (seq 0 (length jobs))).
+
+(** No job that is due by [due] is pending just before [from]. *)
+Definition Begins (from due : nat) : Prop :=
+  from = 0%nat \/ forall k, (j_due (job_at k) <= due)%nat -> pending k (from - 1) = false.
+
+(** If from each beginning of a busy interval on there is time for what is demanded and lost, every
+    job is served by its deadline. *)
+Theorem edf_meets_deadlines :
+  (forall i from, (i < length jobs)%nat -> (from <= j_release (job_at i))%nat ->
+     Begins from (j_due (job_at i)) ->
+     exists n, (from + n <= j_due (job_at i))%nat
+       /\ (lost_in from n + demanded from (j_due (job_at i)) <= n)%nat) ->
+  forall i, (i < length jobs)%nat -> served i (j_due (job_at i)) = j_cost (job_at i).
+Proof.
+  intros Time i I; set (d := j_due (job_at i)).
+  destruct (Nat.le_gt_cases (j_cost (job_at i)) (served i d)) as [Ok | Miss];
+    [pose proof (served_cost i d); lia | exfalso].
+  set (busy := fun s => existsb (fun k => pending k s && Nat.leb (j_due (job_at k)) d)
+                          (seq 0 (length jobs))).
+  destruct (last_gap busy d) as (t1 & L & A & B).
+  assert (PB : forall k s, pending k s = true -> (j_due (job_at k) <= d)%nat -> busy s = true).
+  { intros k s P D; unfold busy; apply existsb_exists; exists k; split.
+    - apply in_seq; unfold pending in P; apply andb_true_iff in P as [P _].
+      apply andb_true_iff in P as [P _]; apply Nat.ltb_lt in P; lia.
+    - rewrite P; apply Nat.leb_le in D; rewrite D; reflexivity. }
+  assert (PI : forall s, (j_release (job_at i) <= s < d)%nat -> pending i s = true).
+  { intros s H; unfold pending; apply andb_true_iff; split; [apply andb_true_iff; split |].
+    - apply Nat.ltb_lt; auto.
+    - apply Nat.leb_le; lia.
+    - apply Nat.ltb_lt; pose proof (served_mono i s d ltac:(lia)); lia. }
+  assert (NB : Begins t1 d).
+  { destruct B as [-> | B]; [left; reflexivity | right; intros k D].
+    destruct (pending k (t1 - 1)) eqn:P; auto; rewrite (PB k _ P D) in B; discriminate. }
+  assert (R : (t1 <= j_release (job_at i))%nat).
+  { destruct (Nat.le_gt_cases t1 (j_release (job_at i))) as [H | H]; auto; exfalso.
+    destruct NB as [-> | NB]; [lia |].
+    specialize (NB i ltac:(unfold d; lia)); rewrite PI in NB; [discriminate | lia]. }
+  destruct (Time i t1 I R NB) as (n & En & Tn); fold d in En, Tn.
+  set (l := filter (counts t1 d) (seq 0 (length jobs))) in *.
+  assert (NL : NoDup l) by (apply NoDup_filter, seq_NoDup).
+  assert (C : (n <= lost_in t1 n + total_slots l t1 n)%nat).
+  { apply slots_counted; auto; intros s H.
+    assert (Bs : busy s = true) by (apply A; lia).
+    unfold busy in Bs; apply existsb_exists in Bs as (k & _ & P).
+    apply andb_true_iff in P as [P D]; apply Nat.leb_le in D.
+    destruct (earliest_first s k P) as [? | (j & E & J)]; auto; right; exists j; split; auto.
+    pose proof (serves_pending s j E) as Pj.
+    unfold l; apply filter_In; split.
+    - apply in_seq; unfold pending in Pj; apply andb_true_iff in Pj as [Pj _].
+      apply andb_true_iff in Pj as [Pj _]; apply Nat.ltb_lt in Pj; lia.
+    - unfold counts; apply andb_true_iff; split; apply Nat.leb_le; [| lia].
+      destruct (Nat.le_gt_cases t1 (j_release (job_at j))) as [Q | Q]; auto; exfalso.
+      destruct NB as [-> | NB]; [lia |]; specialize (NB j ltac:(lia)).
+      unfold pending in NB, Pj.
+      apply andb_true_iff in Pj as [Pj Pc]; apply andb_true_iff in Pj as [Pj _].
+      rewrite Pj in NB; simpl in NB; apply Nat.ltb_lt in Pc.
+      replace (Nat.leb (j_release (job_at j)) (t1 - 1)) with true in NB
+        by (symmetry; apply Nat.leb_le; lia).
+      simpl in NB; apply Nat.ltb_ge in NB.
+      pose proof (served_mono j (t1 - 1) s ltac:(lia)); lia. }
+  assert (IL : In i l).
+  { unfold l; apply filter_In; split; [apply in_seq; lia |].
+    unfold counts; apply andb_true_iff; split; apply Nat.leb_le; auto. }
+  assert (SM : (total_slots l t1 n < demanded t1 d)%nat).
+  { unfold demanded; fold l.
+    assert (SC : forall k, (slots_of k t1 n <= j_cost (job_at k))%nat).
+    { intros k; pose proof (slots_served k t1 n); pose proof (served_cost k (t1 + n)); lia. }
+    assert (SI : (slots_of i t1 n < j_cost (job_at i))%nat).
+    { pose proof (slots_served i t1 n); pose proof (served_mono i (t1 + n) d En); lia. }
+    clear - SC SI IL; induction l as [|k r IH]; [destruct IL |].
+    assert (W : (total_slots r t1 n
+                 <= fold_right (fun i n => (j_cost (job_at i) + n)%nat) 0%nat r)%nat).
+    { clear - SC; induction r as [|x y IH]; simpl; auto; specialize (SC x); lia. }
+    specialize (SC k); simpl; destruct IL as [-> | IL]; [lia | specialize (IH IL); lia]. }
+  lia.
+Qed.
+
+End Schedule.
