@@ -147,6 +147,9 @@ Proof.
   assert (Z0 : sum (fun _ : A => 0) l = 0) by (clear; induction l; simpl; lia); lia.
 Qed.
 
+Lemma sum_zero : forall {A} (l : list A), sum (fun _ => 0) l = 0.
+Proof. intros A l; induction l; simpl; lia. Qed.
+
 Lemma one_positive : 0 < one.
 Proof. reflexivity. Qed.
 
@@ -591,3 +594,294 @@ Proof.
 Qed.
 
 End Schedule.
+
+(** * Both together *)
+
+(** Releases of a context: whole activations that are due by [t] after a critical instant. *)
+Definition activations (t : Z) (c : demand) : Z :=
+  if d_deadline c <=? t then (t - d_deadline c) / d_period c + 1 else 0.
+
+(** What the terms allow to be lost in [t] slots from the beginning of a busy interval on. *)
+Definition lost_by (k : terms) (cs : list demand) (t : Z) : Z :=
+  t_blocking k + boundary k t
+  + sum (fun c => if d_deadline c <=? t
+                  then activations t c * t_release k + t_overrun k else 0) cs.
+
+Lemma demand_split : forall k cs t,
+  demand_by k cs t = lost_by k cs t + sum (fun c => activations t c * d_budget c) cs.
+Proof.
+  intros k cs t; unfold demand_by, lost_by; rewrite <- !Z.add_assoc; do 2 f_equal.
+  rewrite <- sum_plus; induction cs as [|c r IH]; simpl; [reflexivity |].
+  rewrite IH; unfold demand_of, activations; destruct (d_deadline c <=? t); lia.
+Qed.
+
+Lemma activations_at_last : forall cs t c, Forall valid_demand cs -> In c cs ->
+  activations t c = activations (last_deadline cs t) c.
+Proof.
+  intros cs t c F I; assert (V := F); eapply Forall_forall in V; eauto.
+  assert (LE : last_deadline cs t <= Z.max 0 t).
+  { clear - F; induction F as [|x r V F IH]; simpl; [lia |].
+    destruct (Z.le_gt_cases (d_deadline x) t) as [H | H].
+    - destruct (last_of_due t x V H) as (_ & L & _); lia.
+    - unfold last_of; replace (d_deadline x <=? t) with false by lia; lia. }
+  unfold activations; destruct (d_deadline c <=? t) eqn:E.
+  - destruct (last_of_due t c V ltac:(lia)) as (D & L & M).
+    assert (H : last_of t c <= last_deadline cs t).
+    { apply last_deadline_last; auto; exists c; auto. }
+    destruct D as [D1 D2]; destruct V as (B & DD & P).
+    replace (d_deadline c <=? last_deadline cs t) with true by lia; f_equal.
+    apply Z.le_antisymm; [| apply Z.div_le_mono; lia].
+    unfold last_of in H; rewrite E in H.
+    pose proof (Z.div_mod (t - d_deadline c) (d_period c) ltac:(lia)) as Q.
+    set (q := (t - d_deadline c) / d_period c) in *.
+    apply Z.div_le_lower_bound; lia.
+  - destruct V as (B & DD & P).
+    replace (d_deadline c <=? last_deadline cs t) with false; auto; lia.
+Qed.
+
+Lemma last_deadline_due : forall cs t c, Forall valid_demand cs -> In c cs -> d_deadline c <= t ->
+  Due cs (last_deadline cs t) /\ 0 < last_deadline cs t <= t.
+Proof.
+  intros cs t c F; induction F as [|x r V F IH]; simpl; [tauto |]; intros I D.
+  assert (X : last_of t x = 0 \/ (is_deadline x (last_of t x) /\ 0 < last_of t x <= t)).
+  { destruct (Z.le_gt_cases (d_deadline x) t) as [H | H].
+    - right; destruct (last_of_due t x V H) as (A & B & _); split; auto.
+      destruct A; destruct V as (_ & P & _); lia.
+    - left; unfold last_of; replace (d_deadline x <=? t) with false by lia; reflexivity. }
+  assert (R : last_deadline r t = 0
+              \/ (Due r (last_deadline r t) /\ 0 < last_deadline r t <= t)).
+  { clear - F; induction F as [|y q V F IH]; simpl; auto.
+    assert (Y : last_of t y = 0 \/ (is_deadline y (last_of t y) /\ 0 < last_of t y <= t)).
+    { destruct (Z.le_gt_cases (d_deadline y) t) as [H | H].
+      - right; destruct (last_of_due t y V H) as (A & B & _); split; auto.
+        destruct A; destruct V as (_ & P & _); lia.
+      - left; unfold last_of; replace (d_deadline y <=? t) with false by lia; reflexivity. }
+    fold (last_deadline q t); destruct (Z.max_spec (last_of t y) (last_deadline q t)) as [[? ->] |
+      [? ->]].
+    - destruct IH as [-> | [(e & Ie & De) ?]]; [left; reflexivity |].
+      right; split; [exists e; simpl; auto | lia].
+    - destruct Y as [Y | [Y ?]]; [left; exact Y |].
+      right; split; [exists y; simpl; auto | lia]. }
+  fold (last_deadline r t).
+  assert (G : 0 < Z.max (last_of t x) (last_deadline r t)).
+  { destruct I as [-> | I].
+    - destruct X as [X | [_ X]]; [| lia]; exfalso.
+      destruct (last_of_due t c V D) as ([A _] & _); destruct V as (_ & P & _); lia.
+    - destruct (IH I D) as [_ ?]; lia. }
+  destruct (Z.max_spec (last_of t x) (last_deadline r t)) as [[? E] | [? E]]; rewrite E in *.
+  - destruct R as [R | [(e & Ie & De) ?]]; [lia |]; split; [exists e; simpl; auto | lia].
+  - destruct X as [X | [X ?]]; [lia |]; split; [exists x; simpl; auto | lia].
+Qed.
+
+Section Admitted.
+
+Variable k : terms.
+Variable cs : list demand.
+Hypothesis terms_valid : valid_terms k.
+Hypothesis demands_valid : Forall valid_demand cs.
+
+Variable jobs : list job.
+Variable sched : nat -> option nat.
+Variable lost : nat -> bool.
+
+Definition context_at (c : nat) : demand := nth c cs (Demand 1 1 1).
+Definition context_of (i : nat) : demand := context_at (j_context (job_at jobs i)).
+
+(** Jobs belong to contexts, and are due a relative deadline after their release. *)
+Hypothesis of_contexts : forall i, (i < length jobs)%nat ->
+  (j_context (job_at jobs i) < length cs)%nat
+  /\ Z.of_nat (j_due (job_at jobs i))
+     = Z.of_nat (j_release (job_at jobs i)) + d_deadline (context_of i).
+
+(** What context [c] releases from [lo] up to [hi]. *)
+Definition released (c : nat) (lo hi : Z) : Z :=
+  sum (fun i => if Nat.eqb (j_context (job_at jobs i)) c
+                   && (lo <=? Z.of_nat (j_release (job_at jobs i)))
+                   && (Z.of_nat (j_release (job_at jobs i)) <? hi)
+                then Z.of_nat (j_cost (job_at jobs i)) else 0)
+    (seq 0 (length jobs)).
+
+(** In any window of one period a context releases at most its budget. *)
+Hypothesis windowed : forall c x, (c < length cs)%nat ->
+  released c x (x + d_period (context_at c)) <= d_budget (context_at c).
+
+Lemma released_split : forall c a b e, a <= b <= e ->
+  released c a e = released c a b + released c b e.
+Proof.
+  intros c a b e H; unfold released; rewrite <- sum_plus.
+  induction (seq 0 (length jobs)) as [|i r IH]; simpl; [reflexivity |]; rewrite IH; f_equal.
+  destruct (Nat.eqb (j_context (job_at jobs i)) c); simpl; [| reflexivity].
+  set (t := Z.of_nat (j_release (job_at jobs i))).
+  destruct (a <=? t) eqn:A; destruct (t <? e) eqn:E; destruct (t <? b) eqn:B1;
+    destruct (b <=? t) eqn:B2; simpl; lia.
+Qed.
+
+Lemma released_positive : forall c a b, 0 <= released c a b.
+Proof.
+  intros; unfold released; apply sum_not_negative; intros i _.
+  destruct (_ && _); lia.
+Qed.
+
+(** The demand of a context in an interval follows from its windows. *)
+Lemma windowed_demand : forall c x (m : nat), (c < length cs)%nat ->
+  released c x (x + Z.of_nat m * d_period (context_at c)) <= Z.of_nat m * d_budget (context_at c).
+Proof.
+  intros c x m C; assert (V : valid_demand (context_at c)).
+  { unfold context_at; eapply Forall_forall; [exact demands_valid | apply nth_In; auto]. }
+  destruct V as (B & D & P); induction m as [|m IH].
+  - replace (x + Z.of_nat 0 * d_period (context_at c)) with x by lia.
+    unfold released; pose proof (sum_le
+      (fun i => if Nat.eqb (j_context (job_at jobs i)) c
+                   && (x <=? Z.of_nat (j_release (job_at jobs i)))
+                   && (Z.of_nat (j_release (job_at jobs i)) <? x)
+                then Z.of_nat (j_cost (job_at jobs i)) else 0)
+      (fun _ => 0) (seq 0 (length jobs))) as H.
+    rewrite sum_zero in H; etransitivity; [apply H | lia]; intros i _.
+    destruct (Nat.eqb (j_context (job_at jobs i)) c); simpl; [| lia].
+    set (t := Z.of_nat (j_release (job_at jobs i))).
+    destruct (x <=? t) eqn:E1; destruct (t <? x) eqn:E2; simpl; lia.
+  - set (mid := x + Z.of_nat m * d_period (context_at c)) in *.
+    replace (x + Z.of_nat (S m) * d_period (context_at c))
+      with (mid + d_period (context_at c)) by (unfold mid; lia).
+    rewrite (released_split c x mid) by (unfold mid; nia).
+    pose proof (windowed c mid C); lia.
+Qed.
+
+Definition counted_of (from due : nat) (c : nat) : Z :=
+  sum (fun i => if counts jobs from due i && Nat.eqb (j_context (job_at jobs i)) c
+                then Z.of_nat (j_cost (job_at jobs i)) else 0)
+    (seq 0 (length jobs)).
+
+Lemma counted_bound : forall from due c, (c < length cs)%nat ->
+  counted_of from due c
+  <= activations (Z.of_nat due - Z.of_nat from) (context_at c) * d_budget (context_at c).
+Proof.
+  intros from due c C; assert (V : valid_demand (context_at c)).
+  { unfold context_at; eapply Forall_forall; [exact demands_valid | apply nth_In; auto]. }
+  destruct V as (B & D & P); set (t := Z.of_nat due - Z.of_nat from) in *.
+  assert (H : counted_of from due c
+              <= released c (Z.of_nat from) (Z.of_nat due - d_deadline (context_at c) + 1)).
+  { unfold counted_of, released; apply sum_le; intros i I; apply in_seq in I.
+    destruct (Nat.eqb_spec (j_context (job_at jobs i)) c) as [E | E];
+      [| rewrite andb_false_r; simpl; lia].
+    destruct (of_contexts i ltac:(lia)) as [_ U]; unfold context_of in U; rewrite E in U.
+    unfold counts; rewrite andb_true_r; simpl.
+    destruct (Nat.leb_spec from (j_release (job_at jobs i)));
+      destruct (Nat.leb_spec (j_due (job_at jobs i)) due); simpl; try (destruct (_ && _); lia).
+    replace (Z.of_nat from <=? Z.of_nat (j_release (job_at jobs i))) with true by lia.
+    replace (Z.of_nat (j_release (job_at jobs i))
+             <? Z.of_nat due - d_deadline (context_at c) + 1) with true by lia.
+    simpl; lia. }
+  unfold activations; destruct (d_deadline (context_at c) <=? t) eqn:E.
+  - set (m := (t - d_deadline (context_at c)) / d_period (context_at c) + 1) in *.
+    assert (M0 : 0 <= (t - d_deadline (context_at c)) / d_period (context_at c))
+      by (apply Z.div_pos; lia).
+    pose proof (windowed_demand c (Z.of_nat from) (Z.to_nat m) C) as W.
+    rewrite Z2Nat.id in W by (unfold m; lia).
+    assert (X : t - d_deadline (context_at c) + 1 <= m * d_period (context_at c)).
+    { unfold m; pose proof (Z.div_mod (t - d_deadline (context_at c)) (d_period (context_at c))
+                              ltac:(lia)).
+      pose proof (Z.mod_pos_bound (t - d_deadline (context_at c)) (d_period (context_at c))
+                    ltac:(lia)).
+      nia. }
+    rewrite (released_split c (Z.of_nat from) (Z.of_nat due - d_deadline (context_at c) + 1)
+               (Z.of_nat from + m * d_period (context_at c))) in W by (unfold t in *; lia).
+    pose proof (released_positive c (Z.of_nat due - d_deadline (context_at c) + 1)
+                  (Z.of_nat from + m * d_period (context_at c))); lia.
+  - etransitivity; [exact H |].
+    assert (S0 : released c (Z.of_nat from) (Z.of_nat from) <= 0).
+    { pose proof (windowed_demand c (Z.of_nat from) 0 C) as W.
+      replace (Z.of_nat from + Z.of_nat 0 * d_period (context_at c)) with (Z.of_nat from) in W
+        by lia; lia. }
+    assert (S1 : released c (Z.of_nat from) (Z.of_nat due - d_deadline (context_at c) + 1)
+                 <= released c (Z.of_nat from) (Z.of_nat from)).
+    { unfold released; apply sum_le; intros i _.
+      destruct (Nat.eqb (j_context (job_at jobs i)) c); simpl; [| lia].
+      set (r := Z.of_nat (j_release (job_at jobs i))).
+      destruct (Z.of_nat from <=? r) eqn:E1; simpl; [| lia].
+      destruct (r <? Z.of_nat due - d_deadline (context_at c) + 1) eqn:E2; [unfold t in *; lia |].
+      destruct (r <? Z.of_nat from); lia. }
+    lia.
+Qed.
+
+(** The sum over all jobs is the sum over contexts of the sums over their jobs. *)
+Lemma by_contexts : forall from due,
+  Z.of_nat (demanded jobs from due) = sum (counted_of from due) (seq 0 (length cs)).
+Proof.
+  intros from due; unfold demanded, counted_of.
+  assert (A : forall l, (forall i, In i l -> (i < length jobs)%nat) ->
+    Z.of_nat (fold_right (fun i n => (j_cost (job_at jobs i) + n)%nat) 0%nat
+                (filter (counts jobs from due) l))
+    = sum (fun c => sum (fun i =>
+        if counts jobs from due i && Nat.eqb (j_context (job_at jobs i)) c
+        then Z.of_nat (j_cost (job_at jobs i)) else 0) l) (seq 0 (length cs))).
+  { intros l; induction l as [|i r IH]; intros I.
+    - simpl; rewrite sum_zero; reflexivity.
+    - specialize (IH (fun j J => I j (or_intror J))); simpl; rewrite sum_plus, <- IH.
+      destruct (of_contexts i (I i (or_introl eq_refl))) as [C _].
+      destruct (counts jobs from due i); simpl.
+      + assert (O : forall a n, (a <= j_context (job_at jobs i) < a + n)%nat ->
+          sum (fun c => if Nat.eqb (j_context (job_at jobs i)) c
+                        then Z.of_nat (j_cost (job_at jobs i)) else 0) (seq a n)
+          = Z.of_nat (j_cost (job_at jobs i))).
+        { intros a n; revert a; induction n as [|n IHn]; intros a H; [lia |]; simpl.
+          destruct (Nat.eqb_spec (j_context (job_at jobs i)) a) as [E | E].
+          - assert (Z0 : forall b, (j_context (job_at jobs i) < b)%nat ->
+              forall m, sum (fun c => if Nat.eqb (j_context (job_at jobs i)) c
+                 then Z.of_nat (j_cost (job_at jobs i)) else 0) (seq b m) = 0).
+            { intros b Hb m; revert b Hb; induction m as [|m IHm]; intros b Hb; simpl; auto.
+              destruct (Nat.eqb_spec (j_context (job_at jobs i)) b); [lia |].
+              rewrite IHm; lia. }
+            rewrite Z0; lia.
+          - rewrite IHn; lia. }
+        rewrite O; lia.
+      + rewrite sum_zero; lia. }
+  apply A; intros i I; apply in_seq in I; lia.
+Qed.
+
+Lemma sum_by_index : forall (f : demand -> Z),
+  sum (fun c => f (context_at c)) (seq 0 (length cs)) = sum f cs.
+Proof.
+  intros f; unfold context_at; clear.
+  assert (H : forall l pre, sum (fun c => f (nth c (pre ++ l) (Demand 1 1 1)))
+                (seq (length pre) (length l)) = sum f l).
+  { intros l; induction l as [|x r IH]; intros pre; simpl; auto.
+    rewrite app_nth2, Nat.sub_diag by lia; simpl; f_equal.
+    specialize (IH (pre ++ [x])); rewrite app_length in IH; simpl in IH.
+    rewrite Nat.add_1_r in IH; rewrite <- app_assoc in IH; exact IH. }
+  apply (H cs []).
+Qed.
+
+Hypothesis serves_pending : forall t i, sched t = Some i -> pending jobs sched i t = true.
+Hypothesis earliest_first : forall t i, pending jobs sched i t = true ->
+  lost t = true \/ exists j, sched t = Some j /\ (j_due (job_at jobs j) <= j_due (job_at jobs i))%nat.
+
+(** From the beginning of a busy interval on, no more is lost than the terms say. *)
+Hypothesis losses : forall i from n, (i < length jobs)%nat ->
+  Begins jobs sched from (j_due (job_at jobs i)) ->
+  Z.of_nat (lost_in lost from n) <= lost_by k cs (Z.of_nat n).
+
+(** Sets that the test admits meet their deadlines. *)
+Theorem admitted_meet_deadlines : admit k cs = true ->
+  forall i, (i < length jobs)%nat -> served sched i (j_due (job_at jobs i)) = j_cost (job_at jobs i).
+Proof.
+  intros A; apply (edf_meets_deadlines jobs sched lost serves_pending earliest_first).
+  intros i from I R Bg; destruct (of_contexts i I) as [C U].
+  set (d := j_due (job_at jobs i)) in *; set (t := Z.of_nat d - Z.of_nat from).
+  assert (IC : In (context_of i) cs) by (apply nth_In; auto).
+  destruct (last_deadline_due cs t (context_of i) demands_valid IC ltac:(unfold t; lia))
+    as (Du & G1 & G2).
+  pose proof (admit_sound k cs terms_valid demands_valid A _ Du) as Fit.
+  set (s := last_deadline cs t) in *.
+  exists (Z.to_nat s); split; [unfold t in G2; lia |].
+  pose proof (losses i from (Z.to_nat s) I Bg) as Lo; rewrite Z2Nat.id in Lo by lia.
+  assert (De : Z.of_nat (demanded jobs from d) <= sum (fun c => activations s c * d_budget c) cs).
+  { rewrite by_contexts, <- sum_by_index; apply sum_le; intros c H; apply in_seq in H.
+    assert (Ic : In (context_at c) cs) by (apply nth_In; lia).
+    pose proof (counted_bound from d c ltac:(lia)) as H2; fold t in H2.
+    rewrite (activations_at_last cs t (context_at c) demands_valid Ic) in H2; fold s in H2; lia. }
+  unfold fits_at in Fit; apply Z.leb_le in Fit; rewrite demand_split in Fit.
+  destruct terms_valid as (_ & _ & _ & _ & _ & Cp); nia.
+Qed.
+
+End Admitted.
