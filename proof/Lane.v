@@ -14,10 +14,11 @@
     Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
     [row_conserved].
 
-    Elsewhere: several lanes ([Lanes]), bounds of the policies ([Policies]), refills ([Refill]).
-    Not modelled: the policy [Fair], contexts, deviations, and limits of memory. *)
+    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the policies ([Policies]), refills ([Refill]).
+    Not modelled: contexts, deviations, and limits of memory. *)
 
 From Coq Require Import ZArith List Bool Lia Permutation.
+From Wavelock Require Import Fair.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -116,7 +117,8 @@ Inductive policy :=
 | Fixed (quantum : Z)
 | Aging (quantum : Z)
 | TokenWeighted (quantum : Z)
-| ProgressAware (quantum : Z).
+| ProgressAware (quantum : Z)
+| FairShare (base least : Z).
 
 Definition two64 : Z := 2 ^ 64.
 Definition most : Z := two64 - 1.
@@ -126,6 +128,7 @@ Definition quantum_of (p : policy) : Z :=
   match p with
   | Cooperative => most
   | RoundRobin q | Fixed q | Aging q | TokenWeighted q | ProgressAware q => q
+  | FairShare base _ => base
   end.
 
 Inductive span := Picks (left_ : Z) | Until (end_ : Z).
@@ -210,29 +213,34 @@ Record coroutine := Coroutine {
   priority : Z;
   tokens : Z;
   came : Z;           (** when it came to the lane: the order within a session *)
+  carried : luggage;  (** weight and class, and what fairness remembers under another policy *)
   account : ledger }.
 
 Definition set_holds h c :=
   Coroutine (generation c) (tag c) h (arrival c) (since c) (picks_before c) (priority c) (tokens c)
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_arrival a c :=
   Coroutine (generation c) (tag c) (holds c) a (since c) (picks_before c) (priority c) (tokens c)
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_since s c :=
   Coroutine (generation c) (tag c) (holds c) (arrival c) s (picks_before c) (priority c) (tokens c)
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_picks p c :=
   Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) p (priority c) (tokens c)
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_priority_of p c :=
   Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) p (tokens c)
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_tokens t c :=
   Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) (priority c) t
-    (came c) (account c).
+    (came c) (carried c) (account c).
 Definition set_account f c :=
   Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) (priority c)
-    (tokens c) (came c) (f (account c)).
+    (tokens c) (came c) (carried c) (f (account c)).
+
+Definition set_carried g c :=
+  Coroutine (generation c) (tag c) (holds c) (arrival c) (since c) (picks_before c) (priority c)
+    (tokens c) (came c) g (account c).
 
 Definition add_runtime u a :=
   Ledger (runtime a + u) (wait_total a) (wait_longest a) (switches a) (preemptions a) (blocks a)
@@ -398,47 +406,53 @@ Record control := Control {
   boundary : bool;                      (** a wave or frame began since the last slice *)
   last_ran : option reference;
   preferred : option (reference * inheritance);
-  streak : Z }.                         (** picks of token holders in a row *)
+  streak : Z;                           (** picks of token holders in a row *)
+  the_fair : option fair }.             (** the queue of the fair policy, under that policy *)
 
 Definition set_generations v c := Control v (wakes c) (picks c) (steps c) (frame c) (frame_mark c)
   (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
-  (streak c).
+  (streak c) (the_fair c).
 Definition set_wakes v c := Control (generations c) v (picks c) (steps c) (frame c) (frame_mark c)
   (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
-  (streak c).
+  (streak c) (the_fair c).
 Definition set_frame f m c := Control (generations c) (wakes c) (picks c) (steps c) f m
   (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
-  (streak c).
+  (streak c) (the_fair c).
 Definition set_span v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) v (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
-  (preferred c) (streak c).
+  (preferred c) (streak c) (the_fair c).
 Definition set_arrivals v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) (the_span c) v (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
-  (preferred c) (streak c).
+  (preferred c) (streak c) (the_fair c).
 Definition set_in_slice v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) v (boundary c) (last_ran c)
-  (preferred c) (streak c).
+  (preferred c) (streak c) (the_fair c).
 Definition set_boundary v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) v (last_ran c)
-  (preferred c) (streak c).
+  (preferred c) (streak c) (the_fair c).
 Definition set_preferred v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
-  v (streak c).
+  v (streak c) (the_fair c).
 Definition set_streak v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
   (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
-  (preferred c) v.
+  (preferred c) v (the_fair c).
+Definition set_fair v c := Control (generations c) (wakes c) (picks c) (steps c) (frame c)
+  (frame_mark c) (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c)
+  (preferred c) (streak c) v.
 (** A pick: the count, the tokens the picked one had, who runs, the streak. *)
 Definition count_pick t r s c := Control (generations c) (wakes c) (picks c + 1) (steps c) (frame c)
-  (frame_mark c) (the_span c) (arrivals c) t (in_slice c) (boundary c) (Some r) (preferred c) s.
+  (frame_mark c) (the_span c) (arrivals c) t (in_slice c) (boundary c) (Some r) (preferred c) s
+  (the_fair c).
 Definition begin_slice sp c := Control (generations c) (wakes c) (picks c) (steps c + 1) (frame c)
   (frame_mark c) sp (arrivals c) (picked_tokens c) true (boundary c) (last_ran c)
-  (preferred c) (streak c).
+  (preferred c) (streak c) (the_fair c).
 
 Record lane := Lane { config : settings; time : books; at_ : places; ctl : control }.
 
 Definition new_lane (s : settings) : lane :=
   Lane s (Books 0 0 0 no_operations) empty_places
-    (Control [] [0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0).
+    (Control [] [0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0
+       match the_policy s with FairShare b m => Some (new_fair b m) | _ => None end).
 
 Definition on_time f (l : lane) := Lane (config l) (f (time l)) (at_ l) (ctl l).
 Definition on_places f (l : lane) := Lane (config l) (time l) (f (at_ l)) (ctl l).
@@ -536,11 +550,24 @@ Definition rank_in (l : lane) (c : coroutine) : Z :=
 Definition upd (s : Z) f (l : lane) : lane := on_places (update s f) l.
 Definition mv (s : Z) (to : place) (l : lane) : lane := on_places (move s to) l.
 
+(** An event of the fair queue, if there is one. *)
+Definition on_fair (f : fair -> fair) (l : lane) : lane :=
+  on_ctl (fun c => set_fair match the_fair c with Some q => Some (f q) | None => None end c) l.
+
+(** The entity leaves the fair queue for good; the record keeps what it carries. *)
+Definition leave_fair (s : Z) (l : lane) : lane :=
+  match the_fair (ctl l) with
+  | Some q =>
+      let '(g, q1) := fair_leave s q in upd s (set_carried g) (on_ctl (set_fair (Some q1)) l)
+  | None => l
+  end.
+
 (** Back to its place in arrival order; or among the held. *)
-Definition join_place (s : Z) (l : lane) : lane :=
+Definition join_place (s : Z) (e : entry) (l : lane) : lane :=
   match record_of l s with
   | Some c =>
-      if holds c =? 0 then mv s AtReady (upd s (set_since (now l)) l) else mv s AtHeld l
+      if holds c =? 0 then on_fair (fair_enter s e) (mv s AtReady (upd s (set_since (now l)) l))
+      else mv s AtHeld (on_fair (fair_set_aside s) l)
   | None => l
   end.
 
@@ -550,7 +577,7 @@ Definition new_arrival (s : Z) (l : lane) : lane :=
   let n := picks (ctl l) in
   upd s (fun c => set_picks n (set_arrival a c)) (on_ctl (set_arrivals (a + 1)) l).
 
-Definition join_tail (s : Z) (l : lane) : lane := join_place s (new_arrival s l).
+Definition join_tail (s : Z) (e : entry) (l : lane) : lane := join_place s e (new_arrival s l).
 
 Definition book_wait (s : Z) (l : lane) : lane :=
   upd s (fun c => set_account (add_wait (now l - since c)) c) l.
@@ -563,10 +590,12 @@ Definition is_fresh (l : lane) (r : reference) : bool :=
 Definition note_generation (r : reference) (l : lane) : lane :=
   on_ctl (fun c => set_generations ((fst r, snd r) :: drop_key (fst r) (generations c)) c) l.
 
-Definition spawn (l : lane) (r : reference) (t p : Z) : result unit * lane :=
+Definition spawn (l : lane) (r : reference) (t p weight class : Z) : result unit * lane :=
   if is_fresh l r then
-    let c := Coroutine (snd r) t 0 0 0 0 p 0 (arrivals (ctl l)) empty_ledger in
-    (Done tt, join_tail (fst r) (on_places (insert (fst r) c AtReady) (note_generation r l)))
+    let g := fresh_luggage weight class in
+    let c := Coroutine (snd r) t 0 0 0 0 p 0 (arrivals (ctl l)) g empty_ledger in
+    (Done tt, join_tail (fst r) New (on_fair (adopt (fst r) g)
+                (on_places (insert (fst r) c AtReady) (note_generation r l))))
   else (Refused NotFresh, l).
 
 (** The current coroutine leaves the lane: the rest of its quantum goes to the coroutine it
@@ -589,8 +618,9 @@ Definition limits (l : lane) (quantum : Z) : Z * limit :=
 
 (** The preemption test at a boundary: by rank alone, never by arrival. *)
 Definition prefers_another (l : lane) : bool :=
-  match current (at_ l) with
-  | Some (s, _) =>
+  match current (at_ l), the_fair (ctl l) with
+  | Some _, Some q => fair_prefers_another q
+  | Some (s, _), None =>
       match record_of l s, choice l with
       | Some c, Some (_, other) =>
           let mine := match the_policy (config l) with
@@ -600,7 +630,7 @@ Definition prefers_another (l : lane) : bool :=
           mine <? rank_in l other
       | _, _ => false
       end
-  | None => false
+  | None, _ => false
   end.
 
 (** Back to the ready queue, at the arrival it has. *)
@@ -609,12 +639,12 @@ Definition back_to_queue (s : Z) (l : lane) : lane :=
 
 Definition displace (l : lane) : lane :=
   match current (at_ l) with
-  | Some (s, _) => back_to_queue s (upd s (set_account add_preemption) l)
+  | Some (s, _) => on_fair fair_requeue (back_to_queue s (upd s (set_account add_preemption) l))
   | None => l
   end.
 
-(** The next coroutine and its quantum; a preference is used up by the pick. *)
-Definition pick (l : lane) : option (Z * Z) :=
+(** The next coroutine and its quantum by class and arrival. *)
+Definition pick_plain (l : lane) : option (Z * Z) :=
   let own := quantum_of (the_policy (config l)) in
   let usual := match choice l with Some (s, _) => Some (s, own) | None => None end in
   match preferred (ctl l) with
@@ -627,6 +657,42 @@ Definition pick (l : lane) : option (Z * Z) :=
       | _, _ => usual
       end
   | None => usual
+  end.
+
+(** The same by the fair queue. *)
+Definition pick_fair (l : lane) (q : fair) : option (Z * Z) * fair :=
+  let own := quantum_of (the_policy (config l)) in
+  let handed :=
+    match preferred (ctl l) with
+    | Some (r, inherits) =>
+        match resolve l r with
+        | Some _ =>
+            if memb (fst r) (ready (at_ l)) then
+              match hand_to (fst r) match inherits with Rest rest => rest | _ => own end q with
+              | Some q1 => Some (fst r, q1)
+              | None => None
+              end
+            else None
+        | None => None
+        end
+    | None => None
+    end in
+  match handed with
+  | Some (s, q1) => (Some (s, fair_bound q1), q1)
+  | None =>
+      match fair_pick q with
+      | (Some s, q1) => (Some (s, fair_bound q1), q1)
+      | (None, q1) => (None, q1)
+      end
+  end.
+
+(** A preference is used up by the pick. *)
+Definition pick (l : lane) : option (Z * Z) * lane :=
+  match the_fair (ctl l) with
+  | None => (pick_plain l, on_ctl (set_preferred None) l)
+  | Some q =>
+      let '(picked, q1) := pick_fair l q in
+      (picked, on_ctl (fun c => set_fair (Some q1) (set_preferred None c)) l)
   end.
 
 Definition is_switch (l : lane) (r : reference) : bool :=
@@ -661,8 +727,7 @@ Definition dispatch (l : lane) : result decision * lane :=
     match current (at_ l2) with
     | Some _ => let '(d, l3) := start_slice false false l2 in (Done d, l3)
     | None =>
-        let picked := pick l2 in
-        let l3 := on_ctl (set_preferred None) l2 in
+        let '(picked, l3) := pick l2 in
         match picked with
         | None => (Done Idle, l3)
         | Some (s, quantum) =>
@@ -684,36 +749,43 @@ Definition is_held (l : lane) (s : Z) : bool :=
   match record_of l s with Some c => negb (holds c =? 0) | None => false end.
 
 Definition keep (s : Z) (l : lane) : stopped * lane :=
-  if is_held l s then (IsHeld, leave_to s AtHeld l) else (Kept, l).
+  if is_held l s then (IsHeld, on_fair (fair_set_aside s) (leave_to s AtHeld l)) else (Kept, l).
 
-Definition requeue (s : Z) (l : lane) : stopped * lane :=
+Definition requeue (s : Z) (yielded : bool) (l : lane) : stopped * lane :=
   let l1 := upd s (set_since (now l)) (new_arrival s (settle_inheritance l)) in
-  if is_held l1 s then (IsHeld, mv s AtHeld l1) else (Requeued, mv s AtReady l1).
+  let l2 := on_fair (if yielded then give_way else fair_requeue) l1 in
+  if is_held l2 s then (IsHeld, mv s AtHeld (on_fair (fair_set_aside s) l2))
+  else (Requeued, mv s AtReady l2).
 
 Definition fall_asleep (s until : Z) (l : lane) : stopped * lane :=
-  let l1 := upd s (set_account add_sleep) (settle_inheritance l) in
+  let l1 := on_fair (fair_rest s) (upd s (set_account add_sleep) (settle_inheritance l)) in
   let a := arrivals (ctl l1) in
   (Waiting, mv s (AtSleeping until) (upd s (set_arrival a) (on_ctl (set_arrivals (a + 1)) l1))).
 
 Definition block (s : Z) (r : block_reason) (l : lane) : stopped * lane :=
-  (Waiting, leave_to s (AtBlocked r) (upd s (set_account (add_block r)) l)).
+  (Waiting, on_fair (fair_rest s) (leave_to s (AtBlocked r) (upd s (set_account (add_block r)) l))).
 
 Definition finish (s : Z) (e : ending) (l : lane) : stopped * lane :=
-  (HasEnded, leave_to s (AtEnded e) l).
+  (HasEnded, leave_fair s (leave_to s (AtEnded e) l)).
 
 Definition stop (l : lane) (used : Z) (o : outcome) : result stopped * lane :=
   match in_slice (ctl l), current (at_ l) with
   | true, Some (s, quantum) =>
-      let rest := Z.max 0 (quantum - used) in
+      let l0 := on_fair (fair_charge used) l in
+      let rest := match the_fair (ctl l0) with
+                  | Some q => fair_bound q
+                  | None => Z.max 0 (quantum - used)
+                  end in
       let l1 := on_places (set_rest rest) (upd s (set_account (add_runtime used))
-                  (on_time (charge used) (on_ctl (set_in_slice false) l))) in
+                  (on_time (charge used) (on_ctl (set_in_slice false) l0))) in
       let '(d, l2) :=
         match o with
         | OutOfCycles =>
-            if 0 <? rest then keep s l1 else requeue s (upd s (set_account add_preemption) l1)
-        | Yielded => requeue s l1
+            if 0 <? rest then keep s l1
+            else requeue s false (upd s (set_account add_preemption) l1)
+        | Yielded => requeue s true l1
         | Slept until =>
-            if until <=? frame (ctl l1) then requeue s l1 else fall_asleep s until l1
+            if until <=? frame (ctl l1) then requeue s true l1 else fall_asleep s until l1
         | Blocks r => block s r l1
         | Finished => finish s Finish l1
         | Faulted => finish s Fault l1
@@ -730,7 +802,7 @@ Definition wake (l : lane) (r : reference) (src : wake_source) : result unit * l
         let l2 := if mints src
                   then upd (fst r) (fun c => set_tokens (Z.min 255 (tokens c + 1)) c) l1
                   else l1 in
-        (Done tt, join_tail (fst r) l2)
+        (Done tt, join_tail (fst r) Woken_ l2)
       else (Refused (WrongSource reason src), l)
   | Some _, Some s => (Refused (NotWaiting s), l)
   | _, _ => (Refused Stale, l)
@@ -748,8 +820,9 @@ Definition hold (l : lane) (r : reference) (reason : Z) : result unit * lane :=
         let l1 := upd s (set_holds (Z.lor (holds c) (2 ^ reason))) l in
         (Done tt,
          match st with
-         | Ready => mv s AtHeld (book_wait s l1)
-         | Running => if in_slice (ctl l) then l1 else leave_to s AtHeld l1
+         | Ready => on_fair (fair_set_aside s) (mv s AtHeld (book_wait s l1))
+         | Running =>
+             if in_slice (ctl l) then l1 else on_fair (fair_set_aside s) (leave_to s AtHeld l1)
          | _ => l1
          end)
   | _, _ => (Refused Stale, l)
@@ -764,7 +837,7 @@ Definition release (l : lane) (r : reference) (reason : Z) : result unit * lane 
         let l1 := upd s (set_holds h) l in
         (Done tt,
          match st with
-         | Held _ => if h =? 0 then join_place s (count_wake FromRelease (book OWake l1)) else l1
+         | Held _ => if h =? 0 then join_place s Moved (count_wake FromRelease (book OWake l1)) else l1
          | _ => l1
          end)
       else (Refused (NotHeld reason (holds c)), l)
@@ -774,10 +847,10 @@ Definition release (l : lane) (r : reference) (reason : Z) : result unit * lane 
 (** The end of a coroutine outside a slice. *)
 Definition end_it (s : Z) (l : lane) : lane :=
   match state_at l s with
-  | Some Ready => mv s (AtEnded Cancel) (book_wait s l)
-  | Some Running => leave_to s (AtEnded Cancel) l
+  | Some Ready => leave_fair s (mv s (AtEnded Cancel) (book_wait s l))
+  | Some Running => leave_fair s (leave_to s (AtEnded Cancel) l)
   | Some (Ended _) => l
-  | Some _ => mv s (AtEnded Cancel) l
+  | Some _ => leave_fair s (mv s (AtEnded Cancel) l)
   | None => l
   end.
 
@@ -865,19 +938,41 @@ Definition set_priority (l : lane) (r : reference) (p : Z) : result unit * lane 
   | _, _ => (Refused Stale, l)
   end.
 
-(** Weight and class matter under [Fair] alone; what remains is who may be named. *)
-Definition set_share (l : lane) (r : reference) : result unit * lane :=
+Definition set_share (l : lane) (r : reference) (weight class : Z) : result unit * lane :=
   match resolve l r, state_at l (fst r) with
-  | Some _, Some st => (if has_ended st then Refused (IsEnded st) else Done tt, l)
+  | Some c, Some st =>
+      if has_ended st then (Refused (IsEnded st), l)
+      else (Done tt, on_fair (fair_share (fst r) weight class)
+              (upd (fst r) (set_carried (change_luggage weight class (carried c))) l))
   | _, _ => (Refused Stale, l)
   end.
+
+(** Lag does not survive a change of policy. *)
+Definition forget_lag (c : coroutine) : coroutine :=
+  set_carried (fresh_luggage (g_weight (carried c)) (g_class (carried c))) c.
+
+(** A fair queue of all that are on the lane. *)
+Definition fair_of (base least : Z) (l : lane) : fair :=
+  let living := filter (fun e => match state_at l (fst e) with
+                                 | Some (Ended _) => false
+                                 | _ => true
+                                 end) (records (at_ l)) in
+  let arrival_of s := match record_of l s with Some c => arrival c | None => 0 end in
+  let adopted :=
+    fold_left (fun f e => adopt (fst e) (carried (snd e)) f) living (new_fair base least) in
+  fold_left (fun f s => fair_enter s New f) (sort_by arrival_of (ready (at_ l))) adopted.
 
 (** Another policy: arrivals stay, the current coroutine goes back to its place. *)
 Definition set_policy (l : lane) (p : policy) : result unit * lane :=
   if in_slice (ctl l) then (Refused Protocol, l)
   else
     let l1 := match current (at_ l) with Some (s, _) => back_to_queue s l | None => l end in
-    (Done tt, with_policy p (on_ctl (fun c => set_streak 0 (set_preferred None c)) l1)).
+    let l2 := with_policy p (on_ctl (fun c => set_streak 0 (set_preferred None c)) l1) in
+    let l3 := fold_left (fun l s => upd s forget_lag l) (keys (at_ l2)) l2 in
+    (Done tt, on_ctl (set_fair match p with
+                               | FairShare base least => Some (fair_of base least l3)
+                               | _ => None
+                               end) l3).
 
 (** ** Frames and waves *)
 
@@ -901,7 +996,7 @@ Definition due (l : lane) (f : Z) : list Z :=
   map fst (sort_by snd (sort_by (fun e => arrival_of (fst e)) entries)).
 
 Definition wake_sleeper (l : lane) (s : Z) : lane :=
-  join_tail s (count_wake FromTimer (book OTimer l)).
+  join_tail s Woken_ (count_wake FromTimer (book OTimer l)).
 
 Definition begin_frame (l : lane) (f : Z) : Z * lane :=
   let start := f * frame_cycles (config l) in
@@ -931,7 +1026,8 @@ Definition place_of (st : state) : place :=
 Definition depart (l : lane) (s : Z) : option traveller * lane :=
   if is_in_slice l s then (None, l)
   else
-    let l1 := match state_at l s with Some Running => back_to_queue s l | _ => l end in
+    let l0 := match state_at l s with Some Running => back_to_queue s l | _ => l end in
+    let l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s l0 end in
     match record_of l1 s, state_at l1 s with
     | Some c, Some st => (Some (Traveller c (place_of st) (now l1 - since c)), forget s l1)
     | _, _ => (None, l)
@@ -943,10 +1039,19 @@ Definition receive (l : lane) (r : reference) (t : traveller) (stolen : bool)
     let l1 := book OMigrate l in
     let a := arrivals (ctl l1) in
     let old := t_record t in
+    let g := match the_fair (ctl l1) with
+             | Some _ => carried old
+             | None => fresh_luggage (g_weight (carried old)) (g_class (carried old))
+             end in
     let c := Coroutine (snd r) (tag old) (holds old) a (now l1 - t_waited t) (picks (ctl l1))
-               (priority old) (tokens old) a (add_migration stolen (account old)) in
-    (Done tt, on_places (insert (fst r) c (t_place t))
-                (on_ctl (set_arrivals (a + 1)) (note_generation r l1)))
+               (priority old) (tokens old) a g (add_migration stolen (account old)) in
+    let l2 := on_places (insert (fst r) c (t_place t))
+                (on_ctl (set_arrivals (a + 1)) (note_generation r l1)) in
+    (Done tt, match t_place t with
+              | AtEnded _ => l2
+              | AtReady => on_fair (fun q => fair_enter (fst r) Moved (adopt (fst r) g q)) l2
+              | _ => on_fair (adopt (fst r) g) l2
+              end)
   else (Refused NotFresh, l).
 
 (** * What can be read *)
@@ -1208,14 +1313,24 @@ Lemma good_count_wake : forall s l, Good l -> Good (count_wake s l).
 Proof. unfold count_wake; good. Qed.
 #[local] Hint Resolve good_count_wake : lane.
 
-Lemma good_join_place : forall s l, Good l -> Good (join_place s l).
+Lemma good_on_fair : forall f l, Good l -> Good (on_fair f l).
+Proof. unfold on_fair; good. Qed.
+
+Lemma good_leave_fair : forall s l, Good l -> Good (leave_fair s l).
+Proof.
+  unfold leave_fair; intros s l G; destruct (the_fair (ctl l)) as [q |]; auto.
+  destruct (fair_leave s q); good.
+Qed.
+#[local] Hint Resolve good_on_fair good_leave_fair : lane.
+
+Lemma good_join_place : forall s e l, Good l -> Good (join_place s e l).
 Proof. unfold join_place; good. Qed.
 
 Lemma good_new_arrival : forall s l, Good l -> Good (new_arrival s l).
 Proof. unfold new_arrival; good. Qed.
 #[local] Hint Resolve good_join_place good_new_arrival : lane.
 
-Lemma good_join_tail : forall s l, Good l -> Good (join_tail s l).
+Lemma good_join_tail : forall s e l, Good l -> Good (join_tail s e l).
 Proof. unfold join_tail; good. Qed.
 
 Lemma good_book_wait : forall s l, Good l -> Good (book_wait s l).
@@ -1272,7 +1387,7 @@ Qed.
 
 (** ** Every operation *)
 
-Lemma good_spawn : forall l r t p, Good l -> Good (snd (spawn l r t p)).
+Lemma good_spawn : forall l r t p w c, Good l -> Good (snd (spawn l r t p w c)).
 Proof. unfold spawn; intros; destruct (is_fresh l r); simpl; good. Qed.
 
 Lemma good_dispatch : forall l, Good l -> Good (snd (dispatch l)).
@@ -1289,10 +1404,10 @@ Proof.
   destruct (current (at_ l2)) as [? |].
   - pose proof (good_start false false l2 G2) as H.
     destruct (start_slice false false l2); exact H.
-  - destruct (pick l2) as [[s q] |]; [| simpl; good].
-    set (l3 := on_ctl (set_preferred None) l2).
-    assert (G3 : Good l3) by (unfold l3; good).
-    clearbody l3.
+  - assert (G3 : Good (snd (pick l2))).
+    { unfold pick; destruct (the_fair (ctl l2)) as [q |]; [destruct (pick_fair l2 q) |]; simpl;
+        good. }
+    destruct (pick l2) as [[[s q] |] l3]; simpl in G3; [| simpl; good].
     destruct (is_over (make_current s q l3)); [simpl; good |].
     pose proof (good_start true (is_switch l3 (reference_of l3 s)) (make_current s q l3)
                   (good_make_current s q l3 G3)) as H.
@@ -1302,8 +1417,8 @@ Qed.
 Lemma good_keep : forall s l, Good l -> Good (snd (keep s l)).
 Proof. unfold keep; intros s l G; destruct (is_held l s); simpl; good. Qed.
 
-Lemma good_requeue : forall s l, Good l -> Good (snd (requeue s l)).
-Proof. unfold requeue; intros s l G; cbv zeta; destruct (is_held _ s); simpl; good. Qed.
+Lemma good_requeue : forall s y l, Good l -> Good (snd (requeue s y l)).
+Proof. unfold requeue; intros s y l G; cbv zeta; destruct (is_held _ s); simpl; good. Qed.
 
 Lemma good_fall_asleep : forall s u l, Good l -> Good (snd (fall_asleep s u l)).
 Proof. unfold fall_asleep; intros; simpl; good. Qed.
@@ -1365,13 +1480,19 @@ Proof. intros l r G; unfold prefer; cbv zeta; refused_or_good. Qed.
 Lemma good_set_priority : forall l r p, Good l -> Good (snd (set_priority l r p)).
 Proof. intros l r p G; unfold set_priority; refused_or_good. Qed.
 
-Lemma good_set_share : forall l r, Good l -> Good (snd (set_share l r)).
-Proof. intros l r G; unfold set_share; refused_or_good. Qed.
+Lemma good_set_share : forall l r w c, Good l -> Good (snd (set_share l r w c)).
+Proof. intros l r w c G; unfold set_share; refused_or_good. Qed.
 
 Lemma good_set_policy : forall l p, Good l -> Good (snd (set_policy l p)).
 Proof.
   intros l p G; unfold set_policy; destruct (in_slice (ctl l)); auto; cbv zeta; simpl.
-  destruct (current (at_ l)) as [[? ?] |]; good.
+  match goal with
+  | |- Good (on_ctl _ (fold_left _ ?ks ?m)) =>
+      assert (G2 : Good m) by (destruct (current (at_ l)) as [[? ?] |]; good);
+      revert G2; generalize ks as slots, m as l2
+  end.
+  intros slots l2 G2; apply good_ctl; [intros ?; split; reflexivity |].
+  revert l2 G2; induction slots; simpl; auto; intros; apply IHslots; good.
 Qed.
 
 Lemma good_begin_wave : forall l s, Good l -> Good (begin_wave l s).
@@ -1399,20 +1520,24 @@ Qed.
 Lemma good_depart : forall l s, Good l -> Good (snd (depart l s)).
 Proof.
   intros l s G; unfold depart; destruct (is_in_slice l s); auto; cbv zeta.
-  set (l1 := match state_at l s with Some Running => back_to_queue s l | _ => l end).
-  assert (G1 : Good l1) by (unfold l1; destruct (state_at l s) as [[] |]; good).
+  set (l0 := match state_at l s with Some Running => back_to_queue s l | _ => l end).
+  assert (G0 : Good l0) by (unfold l0; destruct (state_at l s) as [[] |]; good).
+  clearbody l0.
+  set (l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s l0 end).
+  assert (G1 : Good l1) by (unfold l1; destruct (state_at l0 s) as [[] |]; good).
   clearbody l1; destruct (record_of l1 s), (state_at l1 s); simpl; good.
 Qed.
 
 Lemma good_receive : forall l r t b, Good l -> Good (snd (receive l r t b)).
 Proof.
-  intros l r t b G; unfold receive; destruct (is_fresh l r); auto; cbv zeta; simpl; good.
+  intros l r t b G; unfold receive; destruct (is_fresh l r); auto; cbv zeta; simpl.
+  destruct (t_place t); good.
 Qed.
 
 (** ** One theorem for all operations *)
 
 Inductive request :=
-| RSpawn (r : reference) (t p : Z)
+| RSpawn (r : reference) (t p weight class : Z)
 | RDispatch
 | RStop (used : Z) (o : outcome)
 | RWake (r : reference) (s : wake_source)
@@ -1423,7 +1548,7 @@ Inductive request :=
 | REndSession (session : Z)
 | RPrefer (r : reference)
 | RSetPriority (r : reference) (p : Z)
-| RSetShare (r : reference)
+| RSetShare (r : reference) (weight class : Z)
 | RSetPolicy (p : policy)
 | RBeginWave (s : span)
 | RAlign (t : Z)
@@ -1435,7 +1560,7 @@ Inductive request :=
 
 Definition step (l : lane) (q : request) : lane :=
   match q with
-  | RSpawn r t p => snd (spawn l r t p)
+  | RSpawn r t p w c => snd (spawn l r t p w c)
   | RDispatch => snd (dispatch l)
   | RStop u o => snd (stop l u o)
   | RWake r s => snd (wake l r s)
@@ -1446,7 +1571,7 @@ Definition step (l : lane) (q : request) : lane :=
   | REndSession s => snd (end_session l s)
   | RPrefer r => snd (prefer l r)
   | RSetPriority r p => snd (set_priority l r p)
-  | RSetShare r => snd (set_share l r)
+  | RSetShare r w c => snd (set_share l r w c)
   | RSetPolicy p => snd (set_policy l p)
   | RBeginWave s => begin_wave l s
   | RAlign t => align l t

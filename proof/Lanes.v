@@ -13,7 +13,7 @@ Open Scope Z_scope.
 
 Inductive effect :=
 | EWake (target : reference) (source : wake_source)
-| EPublish (t p : Z)
+| EPublish (t p : Z)       (** with the neutral weight and class *)
 | EHandoff (target : reference) (source : wake_source).
 
 Record post := Post { p_from : Z; p_step : Z; p_sequence : Z; p_to : Z; p_effect : effect }.
@@ -91,7 +91,7 @@ Definition deliver (m : lanes) (p : post) (fresh : list reference)
   | EPublish t pr =>
       match fresh with
       | r :: more =>
-          let '(d, m1) := on (p_to p) (fun l => spawn (booked l) r t pr) m in
+          let '(d, m1) := on (p_to p) (fun l => spawn (booked l) r t pr 1024 2) m in
           (Published r d, m1, more)
       | [] => (Published (0, 0) (Refused NotFresh), m, [])
       end
@@ -312,7 +312,7 @@ Proof.
   destruct (p_effect p) as [r s | t pr | r s].
   - specialize (W r s); destruct (on (p_to p) _ m); exact W.
   - destruct fresh as [| r more]; auto.
-    assert (S : AllGood (snd (on (p_to p) (fun l => spawn (book OInbox l) r t pr) m)))
+    assert (S : AllGood (snd (on (p_to p) (fun l => spawn (book OInbox l) r t pr 1024 2) m)))
       by (apply all_good_on; auto; intros; apply good_spawn, good_book; auto).
     destruct (on (p_to p) _ m); exact S.
   - specialize (W r s); destruct (on (p_to p) _ m) as [d m1]; simpl in W.

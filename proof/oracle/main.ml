@@ -39,6 +39,7 @@ let policy kind quantum =
   | 3 -> Aging quantum
   | 4 -> TokenWeighted quantum
   | 5 -> ProgressAware quantum
+  | 6 -> FairShare (quantum, Z.succ (Z.div quantum (Z.of_int 6)))
   | _ -> failwith "policy"
 
 let state = function
@@ -146,8 +147,8 @@ let command letter n =
           { the_policy = policy (i 1) quantum; frame_cycles = cycles; handoff = i 4 <> 0;
             costs = costs_v1 };
       "new"
-  | "S", [ l; s; g; tag; priority ] ->
-      result unit_ (lane l (fun x -> spawn x (s, g) tag priority))
+  | "S", [ l; s; g; tag; priority; weight; class_ ] ->
+      result unit_ (lane l (fun x -> spawn x (s, g) tag priority weight class_))
   | "D", [ l ] -> result decision (lane l dispatch)
   | "d", [] ->
       option (fun (l, d) -> z l ^ " " ^ decision d) (on_machine (dispatch_next !machine))
@@ -173,7 +174,8 @@ let command letter n =
       result show (lane l (fun x -> end_session x session))
   | "F", [ l; s; g ] -> result unit_ (lane l (fun x -> prefer x (s, g)))
   | "I", [ l; s; g; p ] -> result unit_ (lane l (fun x -> set_priority x (s, g) p))
-  | "A", [ l; s; g ] -> result unit_ (lane l (fun x -> set_share x (s, g)))
+  | "A", [ l; s; g; weight; class_ ] ->
+      result unit_ (lane l (fun x -> set_share x (s, g) weight class_))
   | "O", [ l; _; quantum ] ->
       result unit_ (lane l (fun x -> set_policy x (policy (i 1) quantum)))
   | "w", [ from; to_; s; g; _ ] ->
@@ -217,7 +219,7 @@ let self_check () =
   let send line = match String.split_on_char ' ' line with
     | letter :: n -> command letter (List.map Z.of_string n)
     | [] -> "" in
-  assert (send "S 0 0 0 1 0" = "ok");
+  assert (send "S 0 0 0 1 0 1024 2" = "ok");
   ignore (send ("v 0 " ^ Z.to_string (Z.pow big 2)));
   assert (send "D 0" = "run 0:0 18446744073709551615 quantum 1 1");
   assert (send "T 0 18446744073709551614 3 0" = "kept");
