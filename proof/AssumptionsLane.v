@@ -1,6 +1,6 @@
 (** Prints what each main theorem of the lane's files assumes: nothing. *)
 
-From Wavelock Require Lane Lanes Refill Policies.
+From Wavelock Require Lane Lanes Refill Policies Admission.
 
 Print Assumptions Lane.step_good.
 Print Assumptions Lane.run_good.
@@ -23,3 +23,6 @@ Print Assumptions Policies.aging_bound.
 Print Assumptions Policies.progress_other_bound.
 Print Assumptions Policies.progress_holder_bound.
 Print Assumptions Policies.fixed_no_bound.
+Print Assumptions Admission.admit_sound.
+Print Assumptions Admission.edf_meets_deadlines.
+Print Assumptions Admission.admitted_meet_deadlines.

@@ -33,6 +33,12 @@ RULES = [
      "fn sender(&self, position: u16) -> LaneId {\n        LaneId(self.lanes() - 1 - position)"),
     ("StealStartsElsewhere", "crates/kernel/src/migrate.rs",
      "(u64::from(thief.0) + round) %", "(u64::from(thief.0) + round + 1) %"),
+    ("LagIsForgotten", "crates/kernel/src/fair/queue.rs",
+     "let lag = if placement == Placement::Initial || self.weight == 0 {",
+     "let lag = if placement != Placement::Initial || self.weight == 0 {"),
+    ("EverybodyIsEligible", "crates/kernel/src/fair/queue.rs",
+     "let slot = self.ready.take_first(&mut self.arena, now).or_else(",
+     "let slot = self.ready.take_first(&mut self.arena, now.plus(i64::MAX / 4)).or_else("),
     ("NoActivation", "crates/kernel/src/context/refill.rs", "self.entries[0].at = now;", ""),
 ]
 
@@ -85,7 +91,7 @@ def main():
     manifest = manifest.replace('exclude = ["checks", ', 'exclude = [')
     open(os.path.join(folder, "Cargo.toml"), "w").write(manifest)
     oracle = os.path.join(ROOT, "proof/oracle/oracle")
-    # Overflow checks off, as the product is built: damage must be seen, not trapped.
+    # Without overflow checks, as the product is built: damage must be seen, not trapped.
     environment = dict(os.environ, CARGO_TARGET_DIR=os.path.join(folder, "target"),
                        CARGO_PROFILE_RELEASE_OPT_LEVEL="1")
     unseen = []
