@@ -289,7 +289,8 @@ Proof.
       by (apply Z.mul_le_mono_pos_r with (p := d_deadline c); lia).
     lia. }
   rewrite sum_plus, !sum_mul in S.
-  assert (E : fixed k cs = t_blocking k + boundary_once k + sum (fun _ => t_overrun k) cs) by reflexivity.
+  assert (E : fixed k cs = t_blocking k + boundary_once k + sum (fun _ => t_overrun k) cs)
+    by reflexivity.
   nia.
 Qed.
 
@@ -877,7 +878,8 @@ Qed.
 
 Hypothesis serves_pending : forall t i, sched t = Some i -> pending jobs sched i t = true.
 Hypothesis earliest_first : forall t i, pending jobs sched i t = true ->
-  lost t = true \/ exists j, sched t = Some j /\ (j_due (job_at jobs j) <= j_due (job_at jobs i))%nat.
+  lost t = true
+  \/ exists j, sched t = Some j /\ (j_due (job_at jobs j) <= j_due (job_at jobs i))%nat.
 
 (** From the beginning of a busy interval on, no more is lost than the terms say. *)
 Hypothesis losses : forall i from n, (i < length jobs)%nat ->
@@ -886,7 +888,8 @@ Hypothesis losses : forall i from n, (i < length jobs)%nat ->
 
 (** Sets that the test admits meet their deadlines. *)
 Theorem admitted_meet_deadlines : admit k cs = true ->
-  forall i, (i < length jobs)%nat -> served sched i (j_due (job_at jobs i)) = j_cost (job_at jobs i).
+  forall i, (i < length jobs)%nat ->
+  served sched i (j_due (job_at jobs i)) = j_cost (job_at jobs i).
 Proof.
   intros A; apply (edf_meets_deadlines jobs sched lost serves_pending earliest_first).
   intros i from I R Bg; destruct (of_contexts i I) as [C U].

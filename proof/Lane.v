@@ -14,7 +14,8 @@
     Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
     [row_conserved].
 
-    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the policies ([Policies]), refills ([Refill]).
+    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the policies
+    ([Policies]), refills ([Refill]).
     Not modelled: contexts, deviations, and limits of memory. *)
 
 From Coq Require Import ZArith List Bool Lia Permutation.
@@ -537,7 +538,8 @@ Fixpoint candidates_of (rs : list (Z * coroutine)) (l : list Z) : list candidate
       end
   end.
 
-Definition candidates (l : lane) : list candidate := candidates_of (records (at_ l)) (ready (at_ l)).
+Definition candidates (l : lane) : list candidate :=
+  candidates_of (records (at_ l)) (ready (at_ l)).
 
 Definition choice (l : lane) : option candidate :=
   choose (the_policy (config l)) (picks (ctl l)) (streak (ctl l)) (candidates l).
@@ -772,9 +774,11 @@ Definition stop (l : lane) (used : Z) (o : outcome) : result stopped * lane :=
   match in_slice (ctl l), current (at_ l) with
   | true, Some (s, quantum) =>
       let l0 := on_fair (fair_charge used) l in
+      let left := Z.max 0 (quantum - used) in
+      (* A change of weight rounds what protects; no cycle is gained by it. *)
       let rest := match the_fair (ctl l0) with
-                  | Some q => fair_bound q
-                  | None => Z.max 0 (quantum - used)
+                  | Some q => Z.min left (fair_bound q)
+                  | None => left
                   end in
       let l1 := on_places (set_rest rest) (upd s (set_account (add_runtime used))
                   (on_time (charge used) (on_ctl (set_in_slice false) l0))) in
@@ -837,7 +841,8 @@ Definition release (l : lane) (r : reference) (reason : Z) : result unit * lane 
         let l1 := upd s (set_holds h) l in
         (Done tt,
          match st with
-         | Held _ => if h =? 0 then join_place s Moved (count_wake FromRelease (book OWake l1)) else l1
+         | Held _ =>
+             if h =? 0 then join_place s Moved (count_wake FromRelease (book OWake l1)) else l1
          | _ => l1
          end)
       else (Refused (NotHeld reason (holds c)), l)

@@ -349,7 +349,8 @@ Qed.
 
 (** * Fixed priorities give no bound *)
 
-Definition plain (g p a : Z) : coroutine := Coroutine g 0 0 a 0 a p 0 0 (Fair.fresh_luggage 1024 2) empty_ledger.
+Definition plain (g p a : Z) : coroutine :=
+  Coroutine g 0 0 a 0 a p 0 0 (Fair.fresh_luggage 1024 2) empty_ledger.
 
 (** One of priority 0 waits for any number of picks while one of priority 1 comes back. *)
 Theorem fixed_no_bound : forall q (k : nat), exists live es,
