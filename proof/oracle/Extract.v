@@ -17,7 +17,7 @@ Definition ring_activate (now : Z) (l : list (Z * Z)) := Refill.activate now l.
 Definition ring_charge (period least : Z) (capacity : nat) (used : Z) (l : list (Z * Z)) :=
   Refill.charge period least capacity used l.
 
-Extraction "model.ml" ring_activate ring_charge new_lanes costs_v1 lane_at on spawn dispatch stop wake hold release cancel
-  reap end_session prefer set_priority set_share set_policy begin_waves dispatch_next post_effect
-  end_wave end_frames begin_frames first_wake migrate steal is_stalled population ready_digest
+Extraction "model.ml" ring_activate ring_charge new_lanes costs_v1 lane_at on spawn dispatch stop
+  wake hold release cancel reap end_session prefer set_priority set_share set_policy begin_waves
+  dispatch_next post_effect end_wave end_frames begin_frames first_wake migrate steal is_stalled population ready_digest
   row_of has_work left_of next_wake frame_end resolve state_at reference_of mix.

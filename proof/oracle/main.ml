@@ -191,7 +191,9 @@ let command letter n =
       | Won (session, victim, tags) -> String.concat " " [ "won"; z session; z victim; join z tags ]
       | Busy -> "busy"
       | Nothing -> "nothing")
-  | "V", fresh -> String.concat ", " (List.map delivery (on_machine (end_wave (pairs fresh) !machine)))
+  | "V", fresh ->
+      let delivered = on_machine (end_wave (pairs fresh) !machine) in
+      String.concat ", " (List.map delivery delivered)
   | "v", [ by_picks; length ] ->
       machine := begin_waves (Z.sign by_picks <> 0) length !machine;
       "ok"

@@ -3,8 +3,8 @@
 //!
 //! `oracle [--sequences N] [--seed S] [--length L] [--oracle PROGRAM]`; 2,000 sequences of 300
 //! operations from seed 0 by default. PROGRAM is `proof/oracle/oracle`, made by
-//! `proof/oracle/build`. Exit 0: no difference; 1: a difference, printed with its seed, the shortest
-//! sequence found that shows it, and both lines; 2: usage.
+//! `proof/oracle/build`. Exit 0: no difference; 1: a difference, printed with its seed, the
+//! shortest sequence found that shows it, and both lines; 2: usage.
 //!
 //! Sequences come from the generator of the kernel's own tests, compiled from the same file. In
 //! half of the sequences slices end through `Lane::switch` where it applies, so that the fast paths
@@ -16,7 +16,6 @@ mod model;
 #[allow(dead_code, reason = "only the operations are used here")]
 #[path = "../../../crates/kernel/tests/operations/mod.rs"]
 mod operations;
-#[allow(dead_code, reason = "only the set of lanes is used here")]
 #[path = "../../../crates/kernel/tests/support/mod.rs"]
 mod support;
 
@@ -30,6 +29,7 @@ mod generated {
     }
 
     #[allow(dead_code, reason = "sequences here are not filled first")]
+    #[allow(clippy::duplicate_mod, reason = "`operations` has it over a world of its own")]
     #[path = "../../../crates/kernel/tests/operations/generate.rs"]
     pub(crate) mod generate;
 }
@@ -694,8 +694,7 @@ impl World {
         if result.is_ok() {
             self.quiet[to] = false;
         }
-        let answer =
-            result.map_or_else(refusal, |_| join(moved.iter().map(|(tag, _)| tag.0), " "));
+        let answer = result.map_or_else(refusal, |_| join(moved.iter().map(|(tag, _)| tag.0), " "));
         self.said(format_args!("M {session} {from} {to}{fresh}"), answer);
         [from, to].into_iter().for_each(|lane| self.show_lane(lane));
         moved.iter().for_each(|&(_, by)| self.show_coroutine(to, by));
@@ -704,13 +703,16 @@ impl World {
     fn steal(&mut self, thief: usize, banned: u32) {
         let mut moved = Vec::new();
         let ban = |session: u32| (session == banned).then_some(MoveBan::Pinned);
-        let result =
-            self.kernel.steal(LaneId(thief as u16), ban, |tag, by| moved.push((tag, by)));
+        let result = self.kernel.steal(LaneId(thief as u16), ban, |tag, by| moved.push((tag, by)));
         let fresh = self.moved(thief, &moved);
         self.quiet[thief] = false;
         let answer = match result {
             Ok(Steal::Won { session, victim, .. }) => {
-                format!("won {session} {} {}", victim.0, join(moved.iter().map(|(tag, _)| tag.0), " "))
+                format!(
+                    "won {session} {} {}",
+                    victim.0,
+                    join(moved.iter().map(|(tag, _)| tag.0), " ")
+                )
             }
             Ok(Steal::Busy) => "busy".into(),
             Ok(Steal::Nothing(_)) => "nothing".into(),
@@ -733,7 +735,8 @@ impl World {
                 self.give_name(spawn.tag.slot(), usize::from(posted.to.0), *by);
             }
         }
-        let answer = join(delivered.iter().map(|(posted, applied)| delivery(posted, applied)), ", ");
+        let answer =
+            join(delivered.iter().map(|(posted, applied)| delivery(posted, applied)), ", ");
         self.said(format_args!("V{fresh}"), answer);
     }
 
@@ -784,13 +787,8 @@ fn ring_life(world: &mut World, seed: u64) {
     let period = 40 + random.below(100);
     let budget = least + random.below(period / 2 - least);
     let capacity = 2 + random.below(7);
-    let mut ring = RefillRing::new(
-        Cycles(budget),
-        Cycles(period),
-        capacity as u8,
-        Cycles(least),
-        Cycles(0),
-    );
+    let mut ring =
+        RefillRing::new(Cycles(budget), Cycles(period), capacity as u8, Cycles(least), Cycles(0));
     let shown = |ring: &RefillRing| {
         join(ring.refills().iter().map(|part| format!("{}:{}", part.amount.0, part.at.0)), " ")
     };
@@ -864,6 +862,9 @@ struct Difference {
     oracle: String,
 }
 
+/// A sequence, and the difference that it shows.
+type Failure = (Vec<Op>, Difference);
+
 fn compare(world: &World, oracle: &mut Oracle) -> Result<Option<Difference>, String> {
     let answers = oracle.answers(&world.commands)?;
     for ((command, kernel), answer) in world.commands.lines().zip(&world.answers).zip(&answers) {
@@ -914,7 +915,7 @@ fn sequence(
     seed: u64,
     length: usize,
     oracle: &mut Oracle,
-) -> Result<(usize, Option<(Vec<Op>, Difference)>), String> {
+) -> Result<(usize, Option<Failure>), String> {
     let mut ops = Vec::with_capacity(length);
     let mut world = World::new(setup(seed), uses_switch(seed));
     let mut generator = Generator::new(seed, 12);
