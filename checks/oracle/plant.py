@@ -71,6 +71,12 @@ DAMAGES = [
     damage("an arrival twice",
            on_place("ReadyList", "lane.slab.hot_mut(slot).arrival = lane.arrivals;")),
     damage("an arrival never given", "lane.arrivals = lane.arrivals.saturating_sub(3);"),
+    damage("a list out of order",
+           "let found = lane.slab.slots().filter(|&slot| "
+           "lane.slab.hot(slot).place == crate::record::Place::ReadyList).last(); "
+           "if let Some(slot) = found { lane.slab.hot_mut(slot).arrival = 0; }"),
+    ("what one that waits is worth in the digest", "crates/kernel/src/record.rs",
+     "let mix = mix(hot.tag, hot.generation);", "let mix = mix(hot.tag, hot.generation) ^ 1;"),
     damage("a held record without reason",
            on_place("Held", "lane.slab.hot_mut(slot).held = crate::types::HoldReasons::NONE;")),
     damage("a sleeper of the past", "lane.frame = wavelock_abi::Frame(lane.frame.0 + 5);"),
