@@ -26,3 +26,4 @@ Print Assumptions Policies.fixed_no_bound.
 Print Assumptions Admission.admit_sound.
 Print Assumptions Admission.edf_meets_deadlines.
 Print Assumptions Admission.admitted_meet_deadlines.
+Print Assumptions Admission.every_release_meets.
