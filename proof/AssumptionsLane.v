@@ -11,6 +11,8 @@ Print Assumptions Lane.row_conserved.
 Print Assumptions Lanes.lanes_step_good.
 Print Assumptions Lanes.lanes_good.
 Print Assumptions Lanes.canonical_permutation.
+Print Assumptions Lanes.canonical_sorted.
+Print Assumptions Lanes.canonical_unique.
 Print Assumptions Refill.run_total.
 Print Assumptions Refill.run_sound.
 Print Assumptions Refill.window.

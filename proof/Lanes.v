@@ -2,7 +2,8 @@
     (semantics 14, 15, 23; cpu-authority B.6; docs/scheduler.md, "Lanes together").
 
     Effects are kept in one list in the order they were posted, and sorted when they are delivered.
-    Main theorem: [lanes_good]: every operation keeps the invariants of [Lane] on every lane.
+    Main theorems: [lanes_good]: every operation keeps the invariants of [Lane] on every lane;
+    [canonical_unique]: effects are delivered in one order, whatever the order of posting.
 
     Elsewhere: one lane ([Lane]). *)
 
@@ -441,3 +442,82 @@ Qed.
 
 Theorem canonical_permutation : forall ps, Permutation (canonical ps) ps.
 Proof. intros; unfold canonical; rewrite !sort_by_permutation; reflexivity. Qed.
+
+(** First by a key, then by another order. *)
+Definition by_then {A} (key : A -> Z) (R : A -> A -> Prop) (a b : A) : Prop :=
+  key a < key b \/ (key a = key b /\ R a b).
+
+Lemma insert_by_sorted : forall {A} (key : A -> Z) (R : A -> A -> Prop) x l,
+  StronglySorted (by_then key R) l -> Forall (R x) l ->
+  (forall a b c, R a b -> R b c -> R a c) ->
+  StronglySorted (by_then key R) (insert_by key x l).
+Proof.
+  intros A key R x l S F T; induction S as [|y r S IH H]; simpl.
+  - repeat constructor.
+  - inversion F; subst; destruct (key x <=? key y) eqn:E.
+    + constructor; [constructor; auto |].
+      constructor.
+      { unfold by_then; destruct (Z.eq_dec (key x) (key y)); [right | left]; auto; lia. }
+      apply Forall_forall; intros z I; eapply Forall_forall in H; eauto.
+      eapply Forall_forall in H3; eauto; unfold by_then in *.
+      destruct H as [H | [H _]]; [left; lia |].
+      destruct (Z.eq_dec (key x) (key y)); [right; split; auto; lia | left; lia].
+    + constructor; auto.
+      rewrite insert_by_permutation; constructor; auto; left; lia.
+Qed.
+
+Lemma sort_by_sorted : forall {A} (key : A -> Z) (R : A -> A -> Prop) l,
+  StronglySorted R l -> (forall a b c, R a b -> R b c -> R a c) ->
+  StronglySorted (by_then key R) (sort_by key l).
+Proof.
+  intros A key R l S T; induction S as [|x r S IH H]; simpl; [constructor |].
+  apply insert_by_sorted; auto; rewrite sort_by_permutation; auto.
+Qed.
+
+(** The order of semantics 15. *)
+Definition earlier : post -> post -> Prop :=
+  by_then p_from (by_then p_step (by_then p_sequence (fun _ _ => True))).
+
+(** Effects are applied in the order (sending lane, step, sequence). *)
+Theorem canonical_sorted : forall ps, StronglySorted earlier (canonical ps).
+Proof.
+  intros ps; unfold canonical, earlier.
+  assert (T0 : StronglySorted (fun _ _ : post => True) ps).
+  { induction ps; constructor; auto; apply Forall_forall; auto. }
+  repeat apply sort_by_sorted; auto; unfold by_then; intros a b c; lia.
+Qed.
+
+Definition key_of (p : post) : Z * Z * Z := (p_from p, p_step p, p_sequence p).
+
+Lemma earlier_once : forall a b, earlier a b -> earlier b a -> key_of a = key_of b.
+Proof.
+  intros a b; unfold earlier, by_then, key_of; intros H1 H2.
+  assert (p_from a = p_from b /\ p_step a = p_step b /\ p_sequence a = p_sequence b)
+    as (-> & -> & ->) by lia.
+  reflexivity.
+Qed.
+
+(** The order in which effects were posted (which worker finished first) does not matter: the same
+    effects, each with its own (lane, step, sequence), are delivered in the same order. *)
+Theorem canonical_unique : forall ps qs,
+  Permutation ps qs -> NoDup (map key_of ps) -> canonical ps = canonical qs.
+Proof.
+  assert (U : forall l m, Permutation l m -> NoDup (map key_of l) ->
+    StronglySorted earlier l -> StronglySorted earlier m -> l = m).
+  { intros l; induction l as [|x r IH]; intros m P N S1 S2.
+    - apply Permutation_nil in P; auto.
+    - destruct m as [|y s]; [apply Permutation_sym, Permutation_nil in P; discriminate |].
+      inversion S1; inversion S2; inversion N; subst.
+      assert (E : x = y).
+      { assert (Ix : In x (y :: s)) by (eapply Permutation_in; [exact P | left; auto]).
+        assert (Iy : In y (x :: r))
+          by (eapply Permutation_in; [apply Permutation_sym; exact P | left; auto]).
+        destruct Ix as [Ix | Ix]; auto; destruct Iy as [Iy | Iy]; auto.
+        eapply Forall_forall in H2; eauto; eapply Forall_forall in H6; eauto.
+        exfalso; apply H9; rewrite (earlier_once x y H2 H6); apply in_map; auto. }
+      subst; f_equal; apply IH; auto; eapply Permutation_cons_inv; eauto. }
+  intros ps qs P N; apply U; auto using canonical_sorted.
+  - rewrite !canonical_permutation; auto.
+  - eapply Permutation_NoDup; [| exact N].
+    apply Permutation_map, Permutation_sym, canonical_permutation.
+Qed.
