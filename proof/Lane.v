@@ -1,15 +1,17 @@
 (** One lane of the kernel as an executable model, and two invariants of every operation.
 
-    The model is written from docs/spec/semantics.md (rules 6, 20 to 25, 34 to 36),
-    docs/spec/cpu-authority.md (phases B and C) and docs/scheduler.md. All numbers are unbounded
-    integers, so nothing wraps; the ready-set digest, which is defined modulo 2^64, reduces
-    explicitly. Data structures are lists and association lists.
+    The rules are those of docs/spec/semantics.md (6, 20 to 25, 34 to 36), docs/spec/cpu-authority.md
+    (phases B and C) and docs/scheduler.md, in the form that the naive model of the kernel's tests
+    gives them (crates/kernel/tests/model): what that model misreads, this one does too. All numbers
+    are unbounded integers, so nothing wraps; the ready-set digest, which is defined modulo 2^64,
+    reduces explicitly. Data structures are lists and association lists.
 
     A coroutine is identified by its slot. Six places hold slots: the ready queue, the sleepers, the
     blocked, the held, the ended, and the current coroutine. The state of a coroutine is the place
     its slot is in; there is no other record of it. So the placement invariant [Placed] is a
     property of six separate collections and can fail; the theorems show that no operation breaks
-    it.
+    it. The primitives do nothing where they would break it (a second current coroutine, a slot that
+    is not live); that no operation relies on this is not proved, only compared with the kernel.
 
     Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
     [row_conserved].
