@@ -3,7 +3,8 @@
 
     The unit of virtual time is 1/1024 cycle at the neutral weight. The quotient of a charge moves
     virtual time, the remainder is kept. Executable only: the oracle runs it; its bounds are not
-    proved here. It follows the naive model of the kernel's tests. Elsewhere: which operation of a lane is which event here ([Lane]). *)
+    proved here. It follows the naive model of the kernel's tests. Elsewhere: which operation of a
+    lane is which event here ([Lane]). *)
 
 From Coq Require Import ZArith List Bool.
 Import ListNotations.

@@ -1,10 +1,11 @@
 (** One lane of the kernel as an executable model, and two invariants of every operation.
 
-    The rules are those of docs/spec/semantics.md (6, 20 to 25, 34 to 36), docs/spec/cpu-authority.md
-    (phases B and C) and docs/scheduler.md, in the form that the naive model of the kernel's tests
-    gives them (crates/kernel/tests/model): what that model misreads, this one does too. All numbers
-    are unbounded integers, so nothing wraps; the ready-set digest, which is defined modulo 2^64,
-    reduces explicitly. Data structures are lists and association lists.
+    The rules are those of docs/spec/semantics.md (6, 20 to 25, 34 to 36),
+    docs/spec/cpu-authority.md (phases B and C) and docs/scheduler.md, in the form that the naive
+    model of the kernel's tests gives them (crates/kernel/tests/model): what that model misreads,
+    this one does too. All numbers are unbounded integers, so nothing wraps; the ready-set digest,
+    which is defined modulo 2^64, reduces explicitly. Data structures are lists and association
+    lists.
 
     A coroutine is identified by its slot. Six places hold slots: the ready queue, the sleepers, the
     blocked, the held, the ended, and the current coroutine. The state of a coroutine is the place
@@ -16,8 +17,8 @@
     Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
     [row_conserved].
 
-    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the policies
-    ([Policies]), refills ([Refill]).
+    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the
+    policies ([Policies]), refills ([Refill]).
     Not modelled: contexts, deviations, and limits of memory. *)
 
 From Coq Require Import ZArith List Bool Lia Permutation.

@@ -1,8 +1,9 @@
 //! Compares the shipped kernel with the Coq model: random operation sequences run on both, every
 //! answer and the state of every touched lane compared as text.
 //!
-//! `oracle [--sequences N] [--seed S] [--length L] [--oracle PROGRAM]`; 2,000 sequences of 300
-//! operations from seed 0 by default. PROGRAM is `proof/oracle/oracle`, made by
+//! `oracle [--sequences N] [--seed S] [--length L] [--oracle PROGRAM] [--panics ignore]`; 2,000
+//! sequences of 300 operations from seed 0 by default. A panic of the kernel counts as a difference
+//! unless it is ignored, which is for planted faults. PROGRAM is `proof/oracle/oracle`, made by
 //! `proof/oracle/build`. Exit 0: no difference; 1: a difference, printed with its seed, the
 //! shortest sequence found that shows it, and both lines; 2: usage.
 //!
@@ -52,7 +53,8 @@ use wavelock_kernel::{
     Next, Outcome, Refusal, Reservation, Running, Share, Spawn, State, Stopped, Tag, WakeSource,
 };
 
-const USAGE: &str = "usage: oracle [--sequences N] [--seed S] [--length L] [--oracle PROGRAM]";
+const USAGE: &str = "usage: oracle [--sequences N] [--seed S] [--length L] [--oracle PROGRAM] \
+    [--panics ignore]";
 /// All lanes and coroutines are compared after this many operations, and at the end.
 const EVERYTHING_AFTER: usize = 16;
 /// Replays that shrinking may cost.
@@ -860,6 +862,8 @@ struct Difference {
     command: String,
     kernel: String,
     oracle: String,
+    /// The kernel panicked; until then the two agreed.
+    is_panic: bool,
 }
 
 /// A sequence, and the difference that it shows.
@@ -873,6 +877,7 @@ fn compare(world: &World, oracle: &mut Oracle) -> Result<Option<Difference>, Str
                 command: command.into(),
                 kernel: kernel.clone().unwrap_or_default(),
                 oracle: answer.clone(),
+                is_panic: false,
             }));
         }
     }
@@ -902,11 +907,21 @@ fn panicked(error: Box<dyn std::any::Any + Send>) -> Difference {
         command: "the last operation".into(),
         kernel: format!("panics: {}", text.unwrap_or_default()),
         oracle: String::new(),
+        is_panic: true,
     }
 }
 
 fn uses_switch(seed: u64) -> bool {
     (seed / 7) % 2 == 1
+}
+
+/// The difference in what was said, or else the panic that ended the run.
+fn judge(
+    world: &World,
+    run: std::thread::Result<()>,
+    oracle: &mut Oracle,
+) -> Result<Option<Difference>, String> {
+    Ok(compare(world, oracle)?.or(run.err().map(panicked)))
 }
 
 /// Makes the sequence of a seed and compares it; gives its commands, and the operations with the
@@ -927,10 +942,7 @@ fn sequence(
         }
         ring_life(&mut world, seed);
     }));
-    let found = match compare(&world, oracle)? {
-        None => run.err().map(panicked),
-        found => found,
-    };
+    let found = judge(&world, run, oracle)?;
     Ok((world.answers.len(), found.map(|difference| (ops, difference))))
 }
 
@@ -941,10 +953,7 @@ fn replay(seed: u64, ops: &[Op], oracle: &mut Oracle) -> Result<Option<Differenc
         ops.iter().for_each(|&op| world.apply(op, true));
         ring_life(&mut world, seed);
     }));
-    Ok(match compare(&world, oracle)? {
-        None => run.err().map(panicked),
-        found => found,
-    })
+    judge(&world, run, oracle)
 }
 
 /// Drops operations, in ever smaller runs, as long as a difference remains.
@@ -962,8 +971,10 @@ fn shrink(
             let shorter: Vec<Op> = kept[..start].iter().chain(&kept[end..]).copied().collect();
             replays += 1;
             match replay(seed, &shorter, oracle)? {
-                Some(found) => (kept, difference) = (shorter, found),
-                None => start = end,
+                Some(found) if found.is_panic == difference.is_panic => {
+                    (kept, difference) = (shorter, found);
+                }
+                _ => start = end,
             }
         }
         if run > 1 || kept.len() == before {
@@ -978,11 +989,14 @@ struct Options {
     seed: u64,
     length: usize,
     oracle: String,
+    /// Whether a panic of the kernel ends the run.
+    panics: bool,
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proof/oracle/oracle");
-    let mut options = Options { sequences: 2_000, seed: 0, length: 300, oracle: program.into() };
+    let mut options =
+        Options { sequences: 2_000, seed: 0, length: 300, oracle: program.into(), panics: true };
     while let Some(flag) = arguments.next() {
         let value = arguments.next()?;
         match flag.as_str() {
@@ -990,6 +1004,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--seed" => options.seed = value.parse().ok()?,
             "--length" => options.length = value.parse().ok()?,
             "--oracle" => options.oracle = value,
+            "--panics" => options.panics = value != "ignore",
             _ => return None,
         }
     }
@@ -1013,7 +1028,9 @@ fn compare_all(options: &Options) -> Result<bool, String> {
         let seed = options.seed + number;
         let (compared, found) = sequence(seed, options.length, &mut oracle)?;
         lines += compared;
-        if let Some((ops, difference)) = found {
+        if let Some((ops, difference)) =
+            found.filter(|(_, found)| !found.is_panic || options.panics)
+        {
             std::panic::set_hook(Box::new(|_| ()));
             let (ops, difference) = shrink(seed, ops, difference, &mut oracle)?;
             report(seed, &ops, &difference);
