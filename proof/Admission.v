@@ -697,7 +697,7 @@ Proof.
   - destruct X as [X | [X ?]]; [lia |]; split; [exists x; simpl; auto | lia].
 Qed.
 
-Section Admitted.
+Section Accepted.
 
 Variable k : terms.
 Variable cs : list demand.
@@ -910,7 +910,7 @@ Proof.
   destruct terms_valid as (_ & _ & _ & _ & Cp); nia.
 Qed.
 
-End Admitted.
+End Accepted.
 
 (** * Every release counts
 
@@ -953,7 +953,7 @@ Proof.
   rewrite N; lia.
 Qed.
 
-(** Admitted with every release counted: deadlines are met, where the lane loses no more than
+(** Accepted with every release counted: deadlines are met, where the lane loses no more than
     blocking, boundaries, an overrun per context that is due, and the releases of all contexts. *)
 Theorem every_release_meets : forall k cs jobs sched lost,
   valid_terms k -> Forall valid_demand cs ->
