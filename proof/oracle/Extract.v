@@ -1,0 +1,23 @@
+(** Extraction of the lane model to OCaml. [Z] becomes zarith's unbounded integer: an OCaml [int]
+    has 63 bits and would wrap silently on numbers of 64 bits. *)
+
+From Coq Require Import ZArith Extraction ExtrOcamlBasic ExtrOcamlZBigInt.
+From Wavelock Require Import Lane Lanes.
+From Wavelock Require Refill.
+
+(* The standard mapping leaves these to the extracted code, bit by bit. *)
+Extract Constant Z.leb => "Big_int_Z.le_big_int".
+Extract Constant Z.ltb => "Big_int_Z.lt_big_int".
+Extract Constant Z.lxor => "Big_int_Z.xor_big_int".
+Extract Constant Z.lor => "Big_int_Z.or_big_int".
+Extract Constant Z.land => "Big_int_Z.and_big_int".
+
+(* Names of their own: a lane has a [charge] too. *)
+Definition ring_activate (now : Z) (l : list (Z * Z)) := Refill.activate now l.
+Definition ring_charge (period least : Z) (capacity : nat) (used : Z) (l : list (Z * Z)) :=
+  Refill.charge period least capacity used l.
+
+Extraction "model.ml" ring_activate ring_charge new_lanes costs_v1 lane_at on spawn dispatch stop
+  wake hold release cancel reap end_session prefer set_priority set_share set_policy begin_waves
+  dispatch_next post_effect end_wave end_frames begin_frames first_wake migrate steal is_stalled population ready_digest
+  row_of has_work left_of next_wake frame_end resolve state_at reference_of mix.
