@@ -170,21 +170,23 @@ impl Lane {
         self.slab.prefetch = prefetch;
     }
 
-    /// Prefetches the records of the coroutines that will probably run next and calls `with` with
-    /// their tags, so that the caller can prefetch what it holds of them. Returns after how many
-    /// switches to call it again. Changes nothing else.
+    /// Prefetches the coroutines that will run next, as a pipeline of two stages: of the ready
+    /// queue's first 28 coroutines the last 14 get their records; `with` gets the tags of the first
+    /// 14, whose records the last call prefetched, and of the others, so that the caller can prefetch
+    /// what it holds of them. Returns after how many switches to call it again. Changes nothing else.
     #[inline(always)]
-    pub fn prefetch(&self, with: impl FnOnce(&[Tag])) -> u32 {
+    pub fn prefetch(&self, with: impl FnOnce(&[Tag], &[Tag])) -> u32 {
         let first = self.ready.class(0).list.head;
         // Records in slot order are prefetched by the processor itself.
         if first != NIL && self.slab.links(first).next != first.wrapping_add(1) {
-            let (mut slots, mut tags) = ([NIL; PREFETCH], [Tag(0); PREFETCH]);
+            let (mut slots, mut tags) = ([NIL; 2 * PREFETCH], [Tag(0); 2 * PREFETCH]);
             let (count, _) = self.slab.follow(first, &mut slots);
-            slots[..count].iter().for_each(|&slot| self.slab.prefetch(slot));
+            let near = count.min(PREFETCH);
+            slots[near..count].iter().for_each(|&slot| self.slab.prefetch(slot));
             for (tag, &slot) in tags.iter_mut().zip(&slots[..count]) {
                 *tag = self.slab.hot(slot).tag;
             }
-            with(&tags[..count]);
+            with(&tags[..near], &tags[near..count]);
         }
         PREFETCH as u32
     }

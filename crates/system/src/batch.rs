@@ -155,8 +155,8 @@ impl Host for Batch<'_> {
             return 0;
         }
         let session = self.session.0;
-        self.lane.kernel.prefetch(|tags| {
-            for part in [Prefetch::Record, Prefetch::Stack] {
+        self.lane.kernel.prefetch(|near, far| {
+            for (tags, part) in [(far, Prefetch::Record), (near, Prefetch::Stack)] {
                 for tag in tags.iter().filter(|tag| tag.session() == session) {
                     prefetch(tag.slot(), part);
                 }
