@@ -251,7 +251,6 @@ impl Lane {
         let slots = check_slots(state, most_slots)?;
         let mut lane = Self::new(state.id, state.settings);
         lane.slab.restore(state.reserved.0, slots).map_err(RebuildRefused::Memory)?;
-        lane.sleepers.reserve(state.reserved.0).map_err(RebuildRefused::Memory)?;
         lane.sessions.reserve(state.reserved.1).map_err(RebuildRefused::Memory)?;
         lane.restore_fields(state);
         for record in &state.records {

@@ -340,7 +340,6 @@ impl Lane {
             return Ok(());
         }
         self.slab.reserve(more.coroutines)?;
-        self.sleepers.reserve(self.slab.slots_reserved())?;
         self.reserve_fair()?;
         if let Some(tier) = &mut self.tier {
             tier.reserve_coroutines(self.slab.slots_reserved())?;

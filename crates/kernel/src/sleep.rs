@@ -14,20 +14,12 @@
 //! the near lists of that block already, because the base never moves back. So every list is in
 //! ascending arrival. To find the next sleeper's frame the base may run ahead of the lane's frame;
 //! a sleeper due before the base is in a small heap beside the wheel.
-//!
-//! Prefetch hints: beside its links each near list keeps its slots in arrays, so that records can
-//! be prefetched without following links through memory that is in no cache. Hints are never
-//! trusted: a removed sleeper may still be hinted, a cascaded one is not, and beyond the reserved
-//! blocks the oldest are dropped. Without them a wake of one of 1,000,000 sleepers takes 1.6 times
-//! as long (140 ns instead of 88).
 
 use crate::bitmap::Bitmap256;
 use crate::check::{Violation, equal, holds};
 use crate::heap::{self, ByFrame};
 use crate::record::{List, NIL, Place, Slab};
-use crate::types::Refusal;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use wavelock_abi::Frame;
 
 /// Bits of a frame that select the near list.
@@ -37,64 +29,14 @@ const NEAR: usize = 1 << NEAR_BITS;
 const LEVELS: usize = 7;
 const _: () = assert!(NEAR_BITS + 8 * LEVELS as u32 >= u64::BITS);
 
-/// Slots in a block of hints.
-const HINTS: usize = 11;
-
-/// A full block of hints.
-#[derive(Clone, Copy)]
-struct HintBlock {
-    slots: [u32; HINTS],
-    /// The next block, of the list or of the free ones.
-    next: u32,
-}
-
-/// A near list with its hints: one cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct NearList {
-    list: List,
-    /// The first and the last full block.
-    first: u32,
-    last: u32,
-    /// The hints after the full blocks.
-    latest: [u32; HINTS],
-    count: u32,
-}
-
-const _: () = assert!(size_of::<NearList>() == 64, "a near list is one cache line");
-
-impl NearList {
-    const EMPTY: Self =
-        Self { list: List::EMPTY, first: NIL, last: NIL, latest: [NIL; HINTS], count: 0 };
-}
-
-/// Sleepers of one frame that were removed from the wheel, with their hints.
-pub(crate) struct Due {
-    near: NearList,
-    /// The next hint, in the first block or among the latest.
-    at: usize,
-}
-
-impl Due {
-    const NONE: Self = Self { near: NearList::EMPTY, at: 0 };
-
-    /// The first of the list.
-    pub(crate) const fn head(&self) -> u32 {
-        self.near.list.head
-    }
-}
-
 pub(crate) struct Sleepers {
     base: u64,
-    near: Box<[NearList; NEAR]>,
+    near: Box<[List; NEAR]>,
     near_occupied: [Bitmap256; NEAR / 256],
     far: Box<[[List; 256]; LEVELS]>,
     far_occupied: [Bitmap256; LEVELS],
     early: u32,
     count: u32,
-    /// At most as many as were reserved.
-    hints: Vec<HintBlock>,
-    free_hints: u32,
 }
 
 /// The level above the near lists, and the digit there, of a frame in another block than the base.
@@ -119,21 +61,13 @@ impl Sleepers {
     pub(crate) fn new() -> Self {
         Self {
             base: 0,
-            near: Box::new([NearList::EMPTY; NEAR]),
+            near: Box::new([List::EMPTY; NEAR]),
             near_occupied: [Bitmap256::default(); NEAR / 256],
             far: Box::new([[List::EMPTY; 256]; LEVELS]),
             far_occupied: [Bitmap256::default(); LEVELS],
             early: NIL,
             count: 0,
-            hints: Vec::new(),
-            free_hints: NIL,
         }
-    }
-
-    /// Makes room for the hints of this many sleepers.
-    pub(crate) fn reserve(&mut self, slots: u32) -> Result<(), Refusal> {
-        let more = (slots as usize / HINTS).saturating_sub(self.hints.len());
-        self.hints.try_reserve(more).map_err(|_| Refusal::OutOfMemory { wanted: slots })
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -150,9 +84,8 @@ impl Sleepers {
         if frame.wrapping_sub(self.base) < NEAR as u64 {
             hot.place = Place::SleepNear;
             let index = near(frame);
-            self.near[index].list.push_back(links, slot);
+            self.near[index].push_back(links, slot);
             self.near_occupied[index / 256].set(index as u8);
-            self.hint(index, slot);
         } else if frame > self.base {
             hot.place = Place::SleepFar;
             let (level, digit) = far(self.base, frame);
@@ -180,10 +113,9 @@ impl Sleepers {
             }
             _ => {
                 let index = near(frame);
-                self.near[index].list.unlink(slab.parts().1, slot);
-                if self.near[index].list.head == NIL {
-                    let due = self.take(index);
-                    self.forget(&due, 0);
+                self.near[index].unlink(slab.parts().1, slot);
+                if self.near[index].head == NIL {
+                    self.near_occupied[index / 256].clear(index as u8);
                 }
             }
         }
@@ -246,7 +178,7 @@ impl Sleepers {
             if frame - self.base < NEAR as u64 {
                 hot.place = Place::SleepNear;
                 let index = near(frame);
-                self.near[index].list.push_front(links, at);
+                self.near[index].push_front(links, at);
                 self.near_occupied[index / 256].set(index as u8);
             } else {
                 let (level, digit) = far(self.base, frame);
@@ -260,89 +192,24 @@ impl Sleepers {
         }
     }
 
-    /// Removes all sleepers of the first frame in the wheel, if it is due at or before `frame`. The
-    /// caller sets their places and calls [`Self::forget`].
-    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> Due {
+    /// Removes all sleepers of the first frame in the wheel, if it is due at or before `frame`, as
+    /// a list. The caller sets their places and calls [`Self::forget`].
+    pub(crate) fn take_due(&mut self, slab: &mut Slab, frame: Frame) -> List {
         let due = if self.early == NIL { self.next_in_wheel(slab) } else { None };
         match due {
             Some(due) if due <= frame.0 => {
                 self.base = due;
-                self.take(near(due))
+                let index = near(due);
+                self.near_occupied[index / 256].clear(index as u8);
+                core::mem::replace(&mut self.near[index], List::EMPTY)
             }
-            _ => Due::NONE,
+            _ => List::EMPTY,
         }
     }
 
-    /// Empties a near list.
-    fn take(&mut self, index: usize) -> Due {
-        self.near_occupied[index / 256].clear(index as u8);
-        Due { near: core::mem::replace(&mut self.near[index], NearList::EMPTY), at: 0 }
-    }
-
-    /// Uncounts sleepers that [`Self::take_due`] removed, and frees their hints.
-    pub(crate) fn forget(&mut self, due: &Due, count: u32) {
-        let mut block = due.near.first;
-        while block != NIL {
-            block = self.free_block(block);
-        }
+    /// Uncounts sleepers that [`Self::take_due`] removed.
+    pub(crate) const fn forget(&mut self, count: u32) {
         self.count -= count;
-    }
-
-    /// Adds a hint to a near list.
-    #[inline]
-    fn hint(&mut self, index: usize, slot: u32) {
-        let near = &mut self.near[index];
-        if near.count as usize == HINTS {
-            return self.hint_in_new_block(index, slot);
-        }
-        near.latest[near.count as usize] = slot;
-        near.count += 1;
-    }
-
-    /// Moves the latest hints into a block, if there is room, and adds one.
-    #[cold]
-    fn hint_in_new_block(&mut self, index: usize, slot: u32) {
-        let near = &mut self.near[index];
-        let block = HintBlock { slots: near.latest, next: NIL };
-        (near.latest[0], near.count) = (slot, 1);
-        let at = if self.free_hints != NIL {
-            let at = self.free_hints;
-            self.free_hints = core::mem::replace(&mut self.hints[at as usize], block).next;
-            at
-        } else if self.hints.len() < self.hints.capacity() {
-            self.hints.push(block);
-            self.hints.len() as u32 - 1
-        } else {
-            return;
-        };
-        match core::mem::replace(&mut near.last, at) {
-            NIL => near.first = at,
-            last => self.hints[last as usize].next = at,
-        }
-    }
-
-    /// Frees a block of hints; returns the one after it.
-    fn free_block(&mut self, block: u32) -> u32 {
-        let next = core::mem::replace(&mut self.hints[block as usize].next, self.free_hints);
-        self.free_hints = block;
-        next
-    }
-
-    /// Prefetches the record that is hinted next.
-    #[inline]
-    pub(crate) fn prefetch(&mut self, slab: &Slab, due: &mut Due) {
-        let Due { near, at } = due;
-        if near.first != NIL && *at == HINTS {
-            (near.first, *at) = (self.free_block(near.first), 0);
-        }
-        let (hints, count) = match self.hints.get(near.first as usize) {
-            Some(block) => (&block.slots, HINTS),
-            None => (&near.latest, near.count as usize),
-        };
-        if *at < count {
-            slab.prefetch(hints[*at]);
-            *at += 1;
-        }
     }
 
     /// Removes the first sleeper that is due before the wheel's base, if it is due at or before
@@ -361,8 +228,7 @@ impl Sleepers {
     pub(crate) fn visit(&self, slab: &Slab, mut each: impl FnMut(u32, Place)) {
         for (occupied, lists) in self.near_occupied.iter().zip(self.near.chunks_exact(256)) {
             for digit in occupied.iter() {
-                let list = &lists[usize::from(digit)].list;
-                list.iter(slab).for_each(|slot| each(slot, Place::SleepNear));
+                lists[usize::from(digit)].iter(slab).for_each(|slot| each(slot, Place::SleepNear));
             }
         }
         for (occupied, lists) in self.far_occupied.iter().zip(self.far.iter()) {
@@ -387,7 +253,7 @@ impl Sleepers {
                 Ok(())
             })
         };
-        for (index, NearList { list, .. }) in self.near.iter().enumerate() {
+        for (index, list) in self.near.iter().enumerate() {
             let occupied = self.near_occupied[index / 256].contains(index as u8);
             equal("the wheel's bitmap", 0, occupied, list.head != NIL)?;
             ascends(list, &|frame| frame - self.base < NEAR as u64 && near(frame) == index)?;
@@ -422,35 +288,6 @@ mod tests {
     use crate::types::{Spawn, Tag};
     use alloc::vec::Vec;
 
-    /// The sleepers of a frame are hinted in order while there is room, and the room is reused.
-    #[test]
-    fn sleepers_of_a_frame_are_hinted_in_order() {
-        let mut slab = Slab::new();
-        slab.reserve(1_000).expect("memory");
-        let mut sleepers = Sleepers::new();
-        sleepers.reserve(100).expect("memory");
-        let slots: Vec<u32> = (0..1_000)
-            .map(|_| slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot)
-            .collect();
-        for frame in 1..50 {
-            let count = [1, 10, 11, 12, 22, 23, 90][frame as usize % 7];
-            for &slot in &slots[..count] {
-                slab.hot_mut(slot).since = frame;
-                sleepers.insert(&mut slab, slot);
-            }
-            let mut due = sleepers.take_due(&mut slab, Frame(frame));
-            let mut hinted = Vec::new();
-            for _ in 0..count {
-                sleepers.prefetch(&slab, &mut due);
-                let block = sleepers.hints.get(due.near.first as usize);
-                hinted.push(block.map_or(due.near.latest, |block| block.slots)[due.at - 1]);
-            }
-            assert_eq!(hinted, slots[..count], "{count} sleepers");
-            sleepers.forget(&due, count as u32);
-            assert!(sleepers.hints.len() <= 100 / HINTS && sleepers.count() == 0);
-        }
-    }
-
     /// Sleepers on every level of the wheel, with the base run ahead by `next` and sleepers put
     /// before it, against a sorted vector.
     #[test]
@@ -458,7 +295,6 @@ mod tests {
         let mut slab = Slab::new();
         slab.reserve(5_000).expect("memory");
         let mut sleepers = Sleepers::new();
-        sleepers.reserve(500).expect("memory");
         let mut expected: Vec<(u64, u64, u32)> = Vec::new();
         let (mut arrival, mut now, mut state) = (0u64, 0u64, 1u64);
         let mut random = || {
@@ -494,25 +330,21 @@ mod tests {
             loop {
                 let mut at = sleepers.pop_early(&mut slab, Frame(now)).unwrap_or(NIL);
                 let is_list = at == NIL;
-                let mut due = Due::NONE;
                 if is_list {
-                    due = sleepers.take_due(&mut slab, Frame(now));
-                    at = due.head();
+                    at = sleepers.take_due(&mut slab, Frame(now)).head;
                     lists += u32::from(at != NIL);
                 }
-                (0..random() % 30).for_each(|_| sleepers.prefetch(&slab, &mut due));
                 if at == NIL {
                     break;
                 }
                 while at != NIL {
                     let (slot, first) = (at, expected.remove(0));
                     at = if is_list { slab.links(slot).next } else { NIL };
-                    sleepers.count -= u32::from(is_list);
+                    sleepers.forget(u32::from(is_list));
                     assert_eq!((slab.hot(slot).since, slab.hot(slot).arrival, slot), first);
                     slab.free(slot);
                     woken += 1;
                 }
-                sleepers.forget(&due, 0);
             }
             assert!(expected.first().is_none_or(|first| first.0 > now));
             assert_eq!(sleepers.count() as usize, expected.len());
