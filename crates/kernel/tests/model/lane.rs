@@ -669,7 +669,8 @@ impl ModelLane {
         let mut rest = quantum.saturating_sub(used);
         if let Some(fair) = &mut self.fair {
             fair.charge(Cycles(used));
-            rest = fair.bound().0;
+            // A change of weight may round the fair queue's bound up: it grants no cycle more.
+            rest = rest.min(fair.bound().0);
         }
         self.current = Some((slot, rest));
         let frame = self.frame;
