@@ -3,8 +3,8 @@
 //!
 //! The test counts the cost of a release only for contexts whose deadline lies in the interval. The
 //! dispatcher books it at every release, before anything runs. So a context with a short deadline
-//! is late when many with long ones are released together. Prints the misses by the number of those;
-//! a sound test refuses the sets or nothing is missed.
+//! is late when many with long ones are released together. Prints the misses by the number of
+//! those; a sound test refuses the sets or nothing is missed.
 
 use wavelock_abi::{Cycles, LaneId, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{

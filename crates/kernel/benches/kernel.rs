@@ -264,8 +264,7 @@ fn steal() {
 fn bytes() {
     // All stay alive until the end, so that none is made of memory another gave back.
     let mut lanes = Vec::new();
-    for (name, policy, _) in
-        policies().into_iter().filter(|(name, ..)| matches!(*name, "round-robin" | "fair"))
+    for (name, policy, _) in policies().filter(|(name, ..)| matches!(*name, "round-robin" | "fair"))
     {
         let before = resident();
         lanes.push(lane(policy, 1_000_000));
@@ -296,11 +295,7 @@ fn main() {
             "contexts" => lane_with_contexts(count, count),
             "tier" => lane_with_contexts(count, 0),
             _ => lane(
-                policies()
-                    .into_iter()
-                    .find(|(known, ..)| known == name)
-                    .expect("a policy's name")
-                    .1,
+                policies().find(|(known, ..)| known == name).expect("a policy's name").1,
                 count,
             ),
         };

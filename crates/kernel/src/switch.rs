@@ -172,8 +172,9 @@ impl Lane {
 
     /// Prefetches the coroutines that will run next, as a pipeline of two stages: of the ready
     /// queue's first 28 coroutines the last 14 get their records; `with` gets the tags of the first
-    /// 14, whose records the last call prefetched, and of the others, so that the caller can prefetch
-    /// what it holds of them. Returns after how many switches to call it again. Changes nothing else.
+    /// 14, whose records the last call prefetched, and of the others, so that the caller can
+    /// prefetch what it holds of them. Returns after how many switches to call it again. Changes
+    /// nothing else.
     #[inline(always)]
     pub fn prefetch(&self, with: impl FnOnce(&[Tag], &[Tag])) -> u32 {
         let first = self.ready.class(0).list.head;
