@@ -851,13 +851,13 @@ mod tests {
             for step in 0..600u64 {
                 let (used, wait) = (Cycles(step * 7_001), (longest + step / 100).saturating_sub(3));
                 slab.charge(slot, used);
-                expected.runtime = expected.runtime + used;
+                expected.runtime += used;
                 slab.hot_mut(slot).since = 100;
                 let wait = if step % 3 == 0 { wait } else { 1 };
                 let is_switch = step % 4 != 0;
                 slab.begin_slice(slot, 100u64.wrapping_add(wait), is_switch);
                 expected.switches += u64::from(is_switch);
-                expected.wait_total = expected.wait_total + Cycles(wait);
+                expected.wait_total += Cycles(wait);
                 expected.wait_longest = expected.wait_longest.max(Cycles(wait));
                 slab.count_sleep(slot);
                 expected.sleeps = expected.sleeps.saturating_add(1);
