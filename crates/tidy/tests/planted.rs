@@ -578,6 +578,10 @@ fn named_tests_exist() {
     trips("named-test", &with("it_does_what_it_said"));
     passes("named-test", &with("it_does_what_it_says"));
     passes("named-test", &with("frame_cycles"));
+    let proof = ("proof/Model.v", "Theorem it_does_what_it_proves : True.\n");
+    let stated = |name: &'static str| Tree::of(&[("docs/proofs.md", name), proof]);
+    passes("named-test", &stated("`it_does_what_it_proves`"));
+    trips("named-test", &stated("`it_does_what_it_proved`"));
     let laws = ("docs/spec/laws.md", "| 1 | `it_does_what_it_said` |");
     trips("named-test", &Tree::of(&[laws, ("a.rs", "//! A file of tests.\nfn f() {}")]));
 }

@@ -195,14 +195,16 @@ pub(super) fn docs_index(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 /// The documents that name tests in code spans.
-const NAMING_TESTS: [&str; 2] = ["CAVEATS.md", "docs/spec/laws.md"];
+const NAMING_TESTS: [&str; 3] = ["CAVEATS.md", "docs/proofs.md", "docs/spec/laws.md"];
 
 pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
     let rust = tree.files.iter().filter(|file| file.is_rust());
-    let functions: BTreeSet<&str> = rust
+    let mut functions: BTreeSet<&str> = rust
         .flat_map(|file| Source::new(&file.text).functions())
         .map(|function| function.name)
         .collect();
+    let proofs = tree.files.iter().filter(|file| file.path.ends_with(".v"));
+    functions.extend(proofs.flat_map(|file| file.text.lines()).filter_map(theorem));
     for document in NAMING_TESTS.iter().filter_map(|path| tree.file(path)) {
         for (index, line) in document.text.lines().enumerate() {
             for name in line
@@ -211,7 +213,7 @@ pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
                 .step_by(2)
                 .filter(|name| is_test_name(name) && !functions.contains(name))
             {
-                let message = format!("there is no test `{name}`");
+                let message = format!("there is no test or theorem `{name}`");
                 findings.push(Finding {
                     rule: "named-test",
                     path: document.path.clone(),
@@ -223,7 +225,16 @@ pub(super) fn named_tests(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Four or more words in snake case: only tests have such names.
+/// The name that a line of a Coq file states or defines.
+fn theorem(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    let keyword = words.next()?;
+    let states = ["Theorem", "Lemma", "Corollary", "Example", "Definition", "Fixpoint"];
+    let name = states.contains(&keyword).then(|| words.next()).flatten()?;
+    Some(name.trim_end_matches(':'))
+}
+
+/// Four or more words in snake case: only tests and theorems have such names.
 fn is_test_name(name: &str) -> bool {
     name.matches('_').count() >= 3
         && name.chars().all(|character| {
