@@ -558,7 +558,7 @@ fn traces_replay_and_differ_as_they_should() {
     std::fs::write(&cut, &bytes[..bytes.len() - 10]).unwrap();
     let (code, said) = wavelock(&["replay", &cut, "--json"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("equal as far as it goes") && said.contains("unfinished"), "{said}");
+    assert!(said.contains("equal as far as it goes") && said.contains("incomplete"), "{said}");
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;
     std::fs::write(&cut, &damaged).unwrap();
