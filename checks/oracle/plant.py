@@ -14,20 +14,21 @@ LANE, TIME = "crates/kernel/src/lane.rs", "crates/kernel/src/time.rs"
 
 RULES = [
     ("NewestFirst", "crates/kernel/src/ready.rs",
-     "if class.heap == NIL { class.list.head }", "if class.heap == NIL { class.list.tail }"),
+     "if is_heap { heap } else { head }",
+     "if is_heap { heap } else if head == NIL { NIL } else { self.class(class).list.tail }"),
     ("AgesTooFast", "crates/kernel/src/policy.rs", "AGING_PICKS: u64 = 16", "AGING_PICKS: u64 = 15"),
     ("LongerStreak", "crates/kernel/src/policy.rs",
      "PROGRESS_STREAK: u32 = 8", "PROGRESS_STREAK: u32 = 9"),
     ("SwitchIsFree", LANE, "if switched {\n            self.book(SchedulerOperation::Switch);\n        }", ""),
-    ("TokensAreKept", LANE, "hot.tokens = hot.tokens.saturating_sub(1);", ""),
+    ("TokensAreKept", "crates/kernel/src/record.rs", "            self.tokens -= 1;", ""),
     ("HoldLosesThePlace", "crates/kernel/src/wake.rs",
      "let _ = self.enqueue(slot, Entrance::Return);", "let _ = self.arrive(slot, Entrance::Return);"),
     ("LimitsInOtherOrder", LANE,
-     "if quantum < left || quantum == left && self.end_reason == BoundReason::WaveEnd {",
+     "if quantum < left || quantum == left && end_reason == BoundReason::WaveEnd {",
      "if quantum < left {"),
     ("SleepersWakeNewestFirst", TIME,
-     "(some, next) = self.slab.follow(next, &mut slots);",
-     "(some, next) = self.slab.follow(next, &mut slots); slots[..some].reverse();"),
+     "(count, next) = self.slab.follow(next, &mut slots);",
+     "(count, next) = self.slab.follow(next, &mut slots); slots[..count].reverse();"),
     ("LettersInPostingOrder", "crates/kernel/src/exchange.rs",
      "fn sender(&self, position: u16) -> LaneId {\n        LaneId(position)",
      "fn sender(&self, position: u16) -> LaneId {\n        LaneId(self.lanes() - 1 - position)"),
@@ -52,16 +53,16 @@ def on_place(place, code):
             "if let Some(slot) = found { %s }" % (place, code))
 
 DAMAGES = [
-    damage("blocked count", "lane.blocked += 1;"),
-    damage("held count", "if lane.held > 0 { lane.held -= 1; }"),
-    damage("ended count", "lane.ended += 1;"),
+    damage("blocked count", "lane.counts.blocked += 1;"),
+    damage("held count", "if lane.counts.held > 0 { lane.counts.held -= 1; }"),
+    damage("ended count", "lane.counts.ended += 1;"),
     damage("digest", "lane.digest ^= 1;"),
     damage("clock", "lane.clock += 1;"),
     damage("charged", "lane.charged += 1;"),
-    damage("an operation", "lane.operations.book(SchedulerOperation::Pick);"),
+    damage("an operation", "lane.operations[SchedulerOperation::Pick as usize] += 1;"),
     damage("a stale blocked place",
            on_place("ReadyList", "lane.slab.hot_mut(slot).place = crate::record::Place::Blocked;")),
-    damage("a ready place nobody queued",
+    damage("a ready place without a queue entry",
            on_place("Blocked", "lane.slab.hot_mut(slot).place = crate::record::Place::ReadyList;")),
     damage("two current",
            on_place("Held", "lane.slab.hot_mut(slot).place = crate::record::Place::Running;")),
@@ -75,20 +76,17 @@ DAMAGES = [
            "let found = lane.slab.slots().filter(|&slot| "
            "lane.slab.hot(slot).place == crate::record::Place::ReadyList).last(); "
            "if let Some(slot) = found { lane.slab.hot_mut(slot).arrival = 0; }"),
-    ("what one that waits is worth in the digest", "crates/kernel/src/record.rs",
-     "let mix = mix(hot.tag, hot.generation);", "let mix = mix(hot.tag, hot.generation) ^ 1;"),
     damage("a held record without reason",
            on_place("Held", "lane.slab.hot_mut(slot).held = crate::types::HoldReasons::NONE;")),
     damage("a sleeper of the past", "lane.frame = wavelock_abi::Frame(lane.frame.0 + 5);"),
     damage("a sleeper in another list",
-           on_place("SleepWheel", "lane.slab.hot_mut(slot).since += 1;")),
+           on_place("SleepNear", "lane.slab.hot_mut(slot).since += 1;")),
     damage("a session's member",
            on_place("Blocked", "let t = lane.slab.hot(slot).tag; lane.slab.hot_mut(slot).tag ="
                     " crate::types::Tag::new(t.session() + 1, t.slot());")),
 ]
 
-# The kept digest parts are read by `leave_waiting` alone, which no operation here uses.
-UNSEEN = ["nothing", "what one that waits is worth in the digest"]
+UNSEEN = ["nothing"]
 
 def main():
     wanted = sys.argv[1:]
