@@ -25,8 +25,8 @@ for policy in cooperative round-robin priority-fixed priority-aging priority-tok
             fi
             ;;
         esac
-        if [ "$policy" = round-robin ] && [ "$each" -gt 190 ]; then
-            echo "round robin needs $each instructions, more than 190" >&2
+        if [ "$policy" = round-robin ] && [ "$each" -gt 360 ]; then
+            echo "round robin needs $each instructions, more than 360" >&2
             failed=1
         fi
     done
