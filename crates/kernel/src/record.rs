@@ -6,8 +6,8 @@
 //!
 //! Contract: a record is in exactly one [`Place`], which is the single source of truth; queues are
 //! indexes over it. `reserve` allocates, no later operation does. A freed slot gets the next
-//! generation; a slot whose generations are used up is retired. Cold parts are filled up to the
-//! last one that was changed: a million coroutines that only yield or receive need none, which
+//! generation; a slot whose generations are used up is retired. Cold parts are filled, piece by
+//! piece, up to the last one that was changed: a million coroutines that only yield or receive need none, which
 //! saves 61 MiB.
 //!
 //! Counters that are short in the hot part spill into the cold part when they overflow: runtime,
@@ -21,6 +21,7 @@
 
 use crate::ledger::Ledger;
 use crate::types::{BlockReason, HoldReasons, Prefetch, Refusal, Spawn, Tag};
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, Priority, Weight};
 
@@ -32,6 +33,9 @@ const RETIRED: u32 = u32::MAX - 1;
 
 /// Slots are reserved in multiples of this.
 const CHUNK: u64 = 1024;
+
+/// Cold parts in one piece: no single step fills more of them.
+const COLD_PIECE: usize = 8192;
 
 /// Records that are prefetched at once.
 pub(crate) const PREFETCH: usize = 14;
@@ -199,7 +203,8 @@ impl Hot {
             self.wait_longest = wait as u32;
         }
         self.switches = switches;
-        self.wait_total += wait;
+        // Wrapping: only a forged state has waits that overflow.
+        self.wait_total = self.wait_total.wrapping_add(wait);
         if self.tokens != 0 {
             self.tokens -= 1;
         }
@@ -247,8 +252,8 @@ pub(crate) struct Slab {
     session_links: Vec<SessionLinks>,
     /// First children in heaps, up to the last slot that had one.
     children: Vec<u32>,
-    /// Up to the last one that was changed; the others are [`Cold::EMPTY`].
-    cold: Vec<Cold>,
+    /// Pieces, each filled up to the last one that was changed; the others are [`Cold::EMPTY`].
+    cold: Vec<Vec<Cold>>,
     /// Slots there is room for.
     reserved: u32,
     free_head: u32,
@@ -322,8 +327,20 @@ impl Slab {
         self.links.try_reserve(slots - self.links.len()).map_err(refused)?;
         self.session_links.try_reserve(slots - self.session_links.len()).map_err(refused)?;
         self.children.try_reserve(slots - self.children.len()).map_err(refused)?;
-        self.cold.try_reserve(slots - self.cold.len()).map_err(refused)?;
+        self.reserve_cold(slots).map_err(refused)?;
         self.reserved = slots as u32;
+        Ok(())
+    }
+
+    /// Makes room for the cold parts of this many slots. A single piece is as large as needed.
+    fn reserve_cold(&mut self, slots: usize) -> Result<(), TryReserveError> {
+        let (before, pieces) = (self.cold.len(), slots.div_ceil(COLD_PIECE));
+        self.cold.try_reserve(pieces.saturating_sub(before))?;
+        self.cold.resize_with(pieces.max(before), Vec::new);
+        for piece in self.cold.iter_mut().skip(before.saturating_sub(1)) {
+            let room = if pieces > 1 { COLD_PIECE } else { slots };
+            piece.try_reserve_exact(room.saturating_sub(piece.len()))?;
+        }
         Ok(())
     }
 
@@ -349,7 +366,7 @@ impl Slab {
             return Err(Refusal::NotReserved { live: self.live(), capacity: self.capacity() });
         };
         let is_neutral = spawn.weight == Weight::NEUTRAL && spawn.latency == LatencyClass::Normal;
-        if !is_neutral || (slot as usize) < self.cold.len() {
+        if !is_neutral || self.cold_piece(slot).is_some() {
             let cold = Cold { weight: spawn.weight, latency: spawn.latency, ..Cold::EMPTY };
             *self.cold_mut(slot) = cold;
         }
@@ -423,17 +440,23 @@ impl Slab {
 
     #[inline]
     pub(crate) fn cold(&self, slot: u32) -> &Cold {
-        self.cold.get(slot as usize).unwrap_or(&Cold::EMPTY)
+        self.cold_piece(slot).unwrap_or(&Cold::EMPTY)
+    }
+
+    /// The cold part of a record, if its piece is filled that far.
+    #[inline]
+    fn cold_piece(&self, slot: u32) -> Option<&Cold> {
+        self.cold[slot as usize / COLD_PIECE].get(slot as usize % COLD_PIECE)
     }
 
     /// Within what is reserved, so nothing is allocated.
     #[inline]
     pub(crate) fn cold_mut(&mut self, slot: u32) -> &mut Cold {
-        let slot = slot as usize;
-        if slot >= self.cold.len() {
-            self.cold.resize(slot + 1, Cold::EMPTY);
+        let (piece, at) = (&mut self.cold[slot as usize / COLD_PIECE], slot as usize % COLD_PIECE);
+        if at >= piece.len() {
+            piece.resize(at + 1, Cold::EMPTY);
         }
-        &mut self.cold[slot]
+        &mut piece[at]
     }
 
     /// Sets weight and latency class.
@@ -471,7 +494,7 @@ impl Slab {
     pub(crate) fn book_wait(&mut self, slot: u32, clock: u64) {
         let hot = self.hot_mut(slot);
         let wait = clock.wrapping_sub(hot.since);
-        hot.wait_total += wait;
+        hot.wait_total = hot.wait_total.wrapping_add(wait);
         let longest = self.wait_longest(slot).max(wait);
         self.set_wait_longest(slot, longest);
     }
@@ -792,7 +815,7 @@ mod tests {
                 slab.links.capacity(),
                 slab.session_links.capacity(),
                 slab.children.capacity(),
-                slab.cold.capacity(),
+                slab.cold.iter().map(Vec::capacity).sum(),
             ]
         };
         let before = room(&slab);
@@ -806,7 +829,7 @@ mod tests {
             Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })
         ));
         slab.count_wait(20_479, BlockReason::ChannelReceive);
-        assert_eq!((slab.cold.len(), slab.children.len()), (0, 0), "neither was needed");
+        assert!(slab.cold.iter().all(Vec::is_empty) && slab.children.is_empty(), "not needed");
 
         slab.set_child(7, NIL);
         assert_eq!((slab.children.len(), slab.child(7)), (0, NIL));
@@ -817,11 +840,29 @@ mod tests {
         assert_eq!(slab.child(7), NIL);
 
         slab.cold_mut(9_000).steals = 1;
-        assert_eq!((slab.cold.len(), *slab.cold(20_479)), (9_001, Cold::EMPTY));
+        let filled: Vec<usize> = slab.cold.iter().map(Vec::len).collect();
+        assert_eq!(
+            (filled, *slab.cold(20_479)),
+            (alloc::vec![0, 9_001 - COLD_PIECE, 0], Cold::EMPTY)
+        );
         slab.free(9_000);
         assert_eq!(slab.allocate(&spawn), Ok(CoroutineRef::new(9_000, 1)));
         assert_eq!(slab.ledger(9_000), Ledger::default(), "a reused slot starts at zero");
         assert_eq!(room(&slab), before, "nothing was reallocated");
+    }
+
+    /// A state from a file may say that a wait began after the lane's clock, again and again.
+    #[test]
+    fn forged_waits_wrap_and_do_not_panic() {
+        let mut slab = Slab::new();
+        slab.reserve(1).expect("memory");
+        let slot = slab.allocate(&Spawn::new(Tag::new(0, 0))).expect("room").slot;
+        for _ in 0..3 {
+            slab.hot_mut(slot).since = 1_000;
+            slab.begin_slice(slot, 5, true);
+            slab.book_wait(slot, 6);
+        }
+        assert_eq!(slab.ledger(slot).wait_longest, Cycles(6u64.wrapping_sub(1_000)));
     }
 
     /// Counters that start just below the capacity of the hot part, against sums of the test's own.
