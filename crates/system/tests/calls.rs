@@ -68,7 +68,7 @@ fn client(numbers: &[i64]) -> String {
     format!(r#"(func (export "_start") {calls})"#)
 }
 
-/// A server and clients, wired with a channel of so many places; the first `with_time` clients have
+/// A server and clients, wired with a channel of this capacity; the first `with_time` clients have
 /// contexts.
 fn machine(server: &str, clients: &[&str], capacity: u32, with_time: usize) -> Machine {
     let mut machine = Machine::new();
@@ -199,7 +199,7 @@ fn a_passive_server_refuses_calls_without_time() {
     assert_eq!(
         run.numbers(2),
         [EDENIED, -77],
-        "whichever came first, it is told, and the server goes on"
+        "whichever came first, the caller gets the code and the server continues"
     );
     assert_eq!(run.outcome, RunOutcome::Finished);
 }

@@ -63,7 +63,7 @@ const WAITERS: &str = r#"
         (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
       (drop (call $join (i64.const 1) (i32.const 8))))"#;
 
-/// What is held when a machine has made so many steps, and how much of it is left when it is
+/// What is held when a machine has made this many steps, and how much of it is left when it is
 /// dropped. None when it is over before.
 fn left(machine: &Machine, steps: u32) -> Option<(i64, i64)> {
     let before = HELD.get();

@@ -572,7 +572,7 @@ impl ModelLane {
         limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("three")
     }
 
-    /// Cycles left of the open slice when it has used so many: what was booked meanwhile has moved
+    /// Cycles left of the open slice when it has used `used`: what was booked meanwhile has moved
     /// the clock.
     pub(crate) fn left(&self, used: u64) -> u64 {
         let (_, quantum) = self.current.expect("a slice has a coroutine");

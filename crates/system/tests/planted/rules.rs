@@ -196,7 +196,7 @@ fn settling_group_by_group_is_one_order() {
     }
 }
 
-/// A server that works for whoever calls, and clients that own time: one is answered, one is
+/// A server that works for any caller, and clients that own time: one is answered, one is
 /// canceled in its call by a sibling, one exits in it, one revokes its context in it; then the
 /// server ends with a call unanswered and others in its queue.
 // Long: five guests, each a few lines.

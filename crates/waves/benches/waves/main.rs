@@ -167,7 +167,7 @@ fn shape(spec: &MachineSpec) -> Shape {
 }
 
 impl Shape {
-    /// Cycles of the busiest of so many cores, heaviest group first to the least loaded, summed
+    /// Cycles of the busiest of `cores` cores, heaviest group first to the least loaded, summed
     /// over waves.
     fn makespan(&self, cores: usize) -> u64 {
         let wave = |costs: &Vec<u64>| {
