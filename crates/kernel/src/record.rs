@@ -7,8 +7,8 @@
 //! Contract: a record is in exactly one [`Place`], which is the single source of truth; queues are
 //! indexes over it. `reserve` allocates, no later operation does. A freed slot gets the next
 //! generation; a slot whose generations are used up is retired. Cold parts are filled, piece by
-//! piece, up to the last one that was changed: a million coroutines that only yield or receive need none, which
-//! saves 61 MiB.
+//! piece, up to the last one that was changed: a million coroutines that only yield or receive need
+//! none, which saves 61 MiB.
 //!
 //! Counters that are short in the hot part spill into the cold part when they overflow: runtime,
 //! switches, sleeps, the longest wait, and the number of waits. The methods of [`Slab`] return and
