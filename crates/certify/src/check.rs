@@ -107,6 +107,47 @@ pub enum Refusal {
         /// The lane.
         lane: LaneId,
     },
+    /// A lane is claimed in a group that is not the machine's.
+    OtherGroup {
+        /// The lane.
+        lane: LaneId,
+        /// The group that claims it.
+        claimed: LaneId,
+        /// The machine's group of the lane.
+        actual: LaneId,
+    },
+    /// A group is claimed without one of its lanes.
+    SplitGroup {
+        /// The group.
+        group: LaneId,
+        /// The lane that is missing.
+        lane: LaneId,
+    },
+    /// A group with work is not claimed.
+    Unclaimed {
+        /// The group.
+        group: LaneId,
+        /// A lane of it.
+        lane: LaneId,
+    },
+    /// A group claims a session that the machine has in another group, or in none.
+    OtherSession {
+        /// The session.
+        session: SessionId,
+        /// The group that claims it.
+        claimed: LaneId,
+        /// The machine's group of the session, if it states one.
+        actual: Option<LaneId>,
+    },
+    /// A group claims fewer sessions than it has.
+    SessionCount {
+        /// The group.
+        group: LaneId,
+        /// Sessions claimed.
+        found: u32,
+        /// Sessions of the group.
+        actual: u32,
+    },
     /// A pick is of a session of another group.
     PickSession {
         /// The group.
@@ -127,7 +168,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Number of codes.
-    pub const KINDS: usize = 14;
+    pub const KINDS: usize = 19;
 
     /// Its code, for counting refusals by reason. Codes are stable: a new reason gets the next
     /// one.
@@ -148,6 +189,11 @@ impl Refusal {
             Self::PickSession { .. } => 11,
             Self::PickCount { .. } => 12,
             Self::PickLane { .. } => 13,
+            Self::OtherGroup { .. } => 14,
+            Self::SplitGroup { .. } => 15,
+            Self::Unclaimed { .. } => 16,
+            Self::OtherSession { .. } => 17,
+            Self::SessionCount { .. } => 18,
         }
     }
 
@@ -167,6 +213,11 @@ impl Refusal {
         "pick-session",
         "pick-count",
         "pick-lane",
+        "other-group",
+        "split-group",
+        "unclaimed",
+        "other-session",
+        "session-count",
     ];
 }
 
@@ -231,6 +282,35 @@ impl fmt::Display for Refusal {
                     group.0
                 )
             }
+            Self::OtherGroup { lane, claimed, actual } => write!(
+                f,
+                "lane {} is claimed by the group of lane {}, the machine has it in that of lane {}",
+                lane.0, claimed.0, actual.0
+            ),
+            Self::SplitGroup { group, lane } => {
+                write!(f, "the group of lane {} is claimed without its lane {}", group.0, lane.0)
+            }
+            Self::Unclaimed { group, lane } => write!(
+                f,
+                "the group of lane {} has work and is not claimed; lane {} is in it",
+                group.0, lane.0
+            ),
+            Self::OtherSession { session, claimed, actual } => {
+                write!(
+                    f,
+                    "session {} is claimed by the group of lane {}, the machine has it in ",
+                    session.0, claimed.0
+                )?;
+                match actual {
+                    Some(actual) => write!(f, "that of lane {}", actual.0),
+                    None => f.write_str("no group"),
+                }
+            }
+            Self::SessionCount { group, found, actual } => write!(
+                f,
+                "the group of lane {} claims {found} sessions, the machine has {actual} in it",
+                group.0
+            ),
             Self::PickLane { group, lane } => write!(
                 f,
                 "the group of lane {} lists a pick on lane {}, which it does not own",
@@ -256,7 +336,8 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Proof that a wave's groups share nothing. Only [`Checker::check`] makes one.
+/// Proof that a wave's groups are the machine's own, all of those with work among them, and share
+/// nothing. Only [`Checker::check`] makes one.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a pool needs the checked wave to run it"]
 pub struct CheckedWave {
@@ -325,6 +406,7 @@ impl Checker {
             let group = *claim.lanes.first().ok_or(Refusal::NoLane { claim: at })?;
             self.mark_lanes(group, claim)?;
         }
+        self.check_groups(facts)?;
         let changed: Vec<LaneId> = certificate
             .claims
             .iter()
@@ -354,6 +436,7 @@ impl Checker {
             let group = claim.lanes[0];
             if let Some(sets) = &claim.sets {
                 self.acquire(group, claim.set_version, sets)?;
+                check_sessions(group, sets, facts)?;
             }
             self.check_versions(group, claim, facts)?;
             let actual = claim.lanes.iter().fold(0u64, |sum, lane| {
@@ -378,6 +461,24 @@ impl Checker {
                 return Err(Refusal::LaneShared { lane, first: mark.1, second: group });
             }
             *mark = (self.checks, group);
+        }
+        Ok(())
+    }
+
+    /// Checks that the claimed groups are the machine's, whole, and include every group with work.
+    fn check_groups(&self, facts: &Facts<'_>) -> Result<(), Refusal> {
+        let is_claimed = |&&(check, _): &&(u64, LaneId)| check == self.checks;
+        for (lane, (mark, fact)) in (0..).map(LaneId).zip(self.lanes.iter().zip(facts.lanes)) {
+            let group = fact.group;
+            if mark.0 == self.checks {
+                if mark.1 != group {
+                    return Err(Refusal::OtherGroup { lane, claimed: mark.1, actual: group });
+                }
+            } else if self.lanes.get(usize::from(group.0)).filter(is_claimed).is_some() {
+                return Err(Refusal::SplitGroup { group, lane });
+            } else if fact.has_work {
+                return Err(Refusal::Unclaimed { group, lane });
+            }
         }
         Ok(())
     }
@@ -486,5 +587,22 @@ impl Checker {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that the sessions of a group, no two of them equal, are the machine's.
+fn check_sessions(group: LaneId, sets: &Sets, facts: &Facts<'_>) -> Result<(), Refusal> {
+    for &session in &sets.sessions {
+        let actual = facts.sessions.get(session.0 as usize).copied();
+        if actual != Some(group) {
+            return Err(Refusal::OtherSession { session, claimed: group, actual });
+        }
+    }
+    let found = sets.sessions.len() as u32;
+    match facts.lanes.get(usize::from(group.0)) {
+        Some(fact) if fact.sessions != found => {
+            Err(Refusal::SessionCount { group, found, actual: fact.sessions })
+        }
+        _ => Ok(()),
     }
 }

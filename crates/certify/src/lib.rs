@@ -5,14 +5,17 @@
 //! - [`Certificate`]: per group a [`Claim`] with its lanes, its sets of sessions and channels (sent
 //!   when they changed, by version otherwise), the digest of its ready set, and in waves of picks
 //!   the picks;
-//! - [`Facts`]: what the machine itself reports about its lanes;
+//! - [`Facts`]: what the machine itself reports about its lanes, groups and sessions;
 //! - [`Checker`]: compares both and returns a [`CheckedWave`], or a [`Refusal`] with a code, the
 //!   parties and the numbers.
 //!
 //! This crate depends on `abi` alone and has no planner and no threads; it can be read in ten
-//! minutes. Checking is linear in the size of the certificate (logarithmic per channel).
+//! minutes. Checking is linear in the size of the certificate (logarithmic per channel) and in the
+//! number of lanes.
 //!
 //! Law: only [`Checker::check`] makes a [`CheckedWave`], and nothing runs in parallel without one.
+//! An accepted certificate claims groups as the machine has them, whole and with their sessions,
+//! and every group with work.
 //!
 //! ```
 //! use wavelock_abi::{LaneId, SessionId};
@@ -27,8 +30,16 @@
 //! };
 //! let claims = vec![claim(0), claim(1)];
 //! let certificate = Certificate { wave: 4, span: Span::Cycles(100_000), claims };
-//! let lane = LaneFacts { ready_digest: 7, set_version: 1 };
-//! let facts = Facts { wave: 4, span: Span::Cycles(100_000), lanes: &[lane, lane] };
+//! let sessions = [LaneId(0), LaneId(1)];
+//! let lanes = sessions.map(|group| LaneFacts {
+//!     ready_digest: 7,
+//!     set_version: 1,
+//!     group,
+//!     sessions: 1,
+//!     has_work: true,
+//! });
+//! let facts =
+//!     Facts { wave: 4, span: Span::Cycles(100_000), lanes: &lanes, sessions: &sessions };
 //! assert_eq!(checker.check(&certificate, &facts).unwrap().groups(), 2);
 //! ```
 #![no_std]
@@ -46,8 +57,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 
-/// Version of the certificate format. Other versions are refused.
-pub const CERTIFICATE_VERSION: u32 = 1;
+/// Version of the certificate format and of the facts recorded with a certificate. Other versions
+/// are refused.
+pub const CERTIFICATE_VERSION: u32 = 2;
 
 /// The length of a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +133,12 @@ pub struct LaneFacts {
     pub ready_digest: u64,
     /// The version of its group's sets.
     pub set_version: u64,
+    /// Its group, by its first lane.
+    pub group: LaneId,
+    /// The number of sessions of its group.
+    pub sessions: u32,
+    /// Whether its group has something to run.
+    pub has_work: bool,
 }
 
 /// The machine's report about itself, independent of the planner.
@@ -132,6 +150,8 @@ pub struct Facts<'a> {
     pub span: Span,
     /// By lane.
     pub lanes: &'a [LaneFacts],
+    /// By session: its group, by its first lane. Read only for claims that send sets.
+    pub sessions: &'a [LaneId],
 }
 
 /// The contribution of one queued coroutine to a ready-set digest. An independent implementation of

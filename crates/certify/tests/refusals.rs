@@ -8,15 +8,18 @@ use wavelock_certify::{
 };
 
 const SPAN: Span = Span::Picks(1);
-const LANES: [LaneFacts; 4] = [
-    LaneFacts { ready_digest: 10, set_version: 1 },
-    LaneFacts { ready_digest: 20, set_version: 1 },
-    LaneFacts { ready_digest: 30, set_version: 1 },
-    LaneFacts { ready_digest: 40, set_version: 1 },
-];
+/// The machine's groups: {0, 1} with sessions 0 and 1, {2} with session 2, and {3} with session 3
+/// and nothing to run.
+const LANES: [LaneFacts; 4] =
+    [lane(10, 0, 2, true), lane(20, 0, 2, true), lane(30, 2, 1, true), lane(40, 3, 1, false)];
+const SESSIONS: [LaneId; 4] = [LaneId(0), LaneId(0), LaneId(2), LaneId(3)];
+
+const fn lane(ready_digest: u64, group: u16, sessions: u32, has_work: bool) -> LaneFacts {
+    LaneFacts { ready_digest, set_version: 1, group: LaneId(group), sessions, has_work }
+}
 
 fn facts() -> Facts<'static> {
-    Facts { wave: 9, span: SPAN, lanes: &LANES }
+    Facts { wave: 9, span: SPAN, lanes: &LANES, sessions: &SESSIONS }
 }
 
 fn channel(owner: u32, index: u32) -> ChannelId {
@@ -96,6 +99,11 @@ fn each_rule_can_refuse() {
             certificate.claims[1].picks.push(pick);
         }),
         refusal(|certificate| certificate.claims[1].picks[0].lane = LaneId(0)),
+        refusal(|certificate| certificate.claims[1].lanes.push(LaneId(3))),
+        refusal(|certificate| certificate.claims[0].lanes.truncate(1)),
+        refusal(|certificate| drop(certificate.claims.pop())),
+        refusal(|certificate| sets(certificate, 1, |sets| sets.sessions.push(SessionId(3)))),
+        refusal(|certificate| sets(certificate, 0, |sets| sets.sessions.retain(|one| one.0 > 0))),
     ];
     for (code, refusal) in refusals.iter().enumerate() {
         assert_eq!(refusal.code(), code, "{refusal}");
@@ -115,6 +123,50 @@ fn each_rule_can_refuse() {
     );
     assert_eq!(refusals[11], Refusal::PickSession { group: LaneId(2), session: SessionId(0) });
     assert_eq!(refusals[13], Refusal::PickLane { group: LaneId(2), lane: LaneId(0) });
+    assert_eq!(
+        refusals[14],
+        Refusal::OtherGroup { lane: LaneId(3), claimed: LaneId(2), actual: LaneId(3) }
+    );
+    assert_eq!(refusals[15], Refusal::SplitGroup { group: LaneId(0), lane: LaneId(1) });
+    assert_eq!(refusals[16], Refusal::Unclaimed { group: LaneId(2), lane: LaneId(2) });
+    assert_eq!(
+        refusals[17],
+        Refusal::OtherSession {
+            session: SessionId(3),
+            claimed: LaneId(2),
+            actual: Some(LaneId(3))
+        }
+    );
+    assert_eq!(refusals[18], Refusal::SessionCount { group: LaneId(0), found: 1, actual: 2 });
+}
+
+/// Neither a certificate without claims nor one that splits a group, each half with sessions of its
+/// own, stands for a wave of the machine.
+#[test]
+fn an_empty_or_splitting_certificate_is_refused() {
+    let mut checker = Checker::new(4, 4);
+    let empty = Certificate { claims: Vec::new(), ..valid() };
+    let refused = checker.check(&empty, &facts()).expect_err("groups have work");
+    assert_eq!(refused, Refusal::Unclaimed { group: LaneId(0), lane: LaneId(0) });
+    assert_eq!(
+        refused.to_string(),
+        "the group of lane 0 has work and is not claimed; lane 0 is in it"
+    );
+    let mut split = valid();
+    let mut other = split.claims[0].clone();
+    (split.claims[0].lanes, other.lanes) = (vec![LaneId(0)], vec![LaneId(1)]);
+    (split.claims[0].ready_digest, other.ready_digest) = (10, 20);
+    let one = |session| Sets { sessions: vec![SessionId(session)], channels: Vec::new() };
+    (split.claims[0].sets, other.sets) = (Some(one(0)), Some(one(1)));
+    split.claims[0].picks.truncate(1);
+    other.picks.remove(0);
+    split.claims.push(other);
+    assert_eq!(
+        checker.check(&split, &facts()),
+        Err(Refusal::OtherGroup { lane: LaneId(1), claimed: LaneId(1), actual: LaneId(0) })
+    );
+    let idle = Facts { lanes: &[lane(0, 0, 0, false); 4], ..facts() };
+    assert!(checker.check(&empty, &idle).is_ok(), "nothing has to be claimed");
 }
 
 #[test]
@@ -136,8 +188,8 @@ fn certificates_round_trip() {
         assert!(Certificate::decode(&bytes[..end]).is_err());
     }
     let mut other = bytes.clone();
-    other[0] = 2;
-    assert_eq!(Certificate::decode(&other), Err(DecodeError::Version { found: 2 }));
+    other[0] = 1;
+    assert_eq!(Certificate::decode(&other), Err(DecodeError::Version { found: 1 }));
     let mut longer = bytes.clone();
     longer.push(0);
     assert_eq!(Certificate::decode(&longer), Err(DecodeError::Trailing { offset: bytes.len() }));

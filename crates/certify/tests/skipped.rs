@@ -8,6 +8,10 @@ use wavelock_certify::{Certificate, Checker, Claim, Facts, LaneFacts, Pick, Sets
 const LANES: u16 = 4;
 const SESSIONS: u32 = 5;
 const SPAN: Span = Span::Picks(1);
+/// The machine's groups: lanes and sessions.
+const GROUPS: [(&[u16], &[u32]); 3] = [(&[0, 1], &[0, 1]), (&[2], &[2]), (&[3], &[3, 4])];
+/// By session: its group.
+const HOMES: [LaneId; SESSIONS as usize] = [LaneId(0), LaneId(0), LaneId(2), LaneId(3), LaneId(3)];
 
 /// The checks of the naive checker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +26,12 @@ enum Check {
     ReadySet,
     Picks,
     PickCount,
+    Groups,
+    Work,
+    Homes,
 }
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 13] = [
     Check::Wave,
     Check::Span,
     Check::Lanes,
@@ -35,6 +42,9 @@ const CHECKS: [Check; 10] = [
     Check::ReadySet,
     Check::Picks,
     Check::PickCount,
+    Check::Groups,
+    Check::Work,
+    Check::Homes,
 ];
 
 /// Stores the accepted sets by group and compares all pairs.
@@ -118,6 +128,26 @@ fn holds(
             })
         }),
         Check::PickCount => claims.iter().all(|claim| claim.picks.len() <= claim.lanes.len()),
+        // The lanes of a claim are all the lanes of its first lane's group.
+        Check::Groups => claims.iter().all(|claim| {
+            let Some(first) = claim.lanes.first() else { return true };
+            (0..)
+                .map(LaneId)
+                .zip(facts.lanes)
+                .all(|(lane, fact)| (fact.group == *first) == claim.lanes.contains(&lane))
+        }),
+        Check::Work => (0..)
+            .map(LaneId)
+            .zip(facts.lanes)
+            .all(|(lane, fact)| !fact.has_work || lanes.contains(&lane)),
+        // Sets that are sent are those of the group.
+        Check::Homes => claims.iter().all(|claim| {
+            let (Some(first), Some(sets)) = (claim.lanes.first(), &claim.sets) else { return true };
+            (0..)
+                .map(SessionId)
+                .zip(facts.sessions)
+                .all(|(session, group)| (group == first) == sets.sessions.contains(&session))
+        }),
     }
 }
 
@@ -134,43 +164,52 @@ impl Draws {
     }
 }
 
-/// Lane i owns session i and its channel; lane 3 also session 4. One to three groups claim, then up
-/// to two fields are corrupted.
+/// Groups {0, 1} with sessions 0 and 1, {2} with session 2, {3} with sessions 3 and 4, each with
+/// the channel of its first session. Groups without work may be left out; then up to two fields are
+/// corrupted.
 fn certificate(
     draws: &mut Draws,
     versions: &mut [u64],
     resend: bool,
 ) -> (Certificate, Vec<LaneFacts>) {
-    let facts: Vec<LaneFacts> = versions
-        .iter()
-        .map(|&set_version| LaneFacts { ready_digest: 100 + draws.below(50), set_version })
-        .collect();
+    let works = GROUPS.map(|_| resend || draws.below(3) > 0);
+    let mut facts = Vec::new();
+    for (&(lanes, sessions), has_work) in GROUPS.iter().zip(works) {
+        let group = LaneId(lanes[0]);
+        facts.extend(lanes.iter().map(|&lane| LaneFacts {
+            ready_digest: 100 + draws.below(50),
+            set_version: versions[usize::from(lane)],
+            group,
+            sessions: sessions.len() as u32,
+            has_work,
+        }));
+    }
     let mut claims: Vec<Claim> = Vec::new();
-    for lane in 0..LANES {
-        if !resend && draws.below(4) == 0 {
+    for ((lanes, sessions), has_work) in GROUPS.into_iter().zip(works) {
+        if !has_work && draws.below(4) > 0 {
             continue;
         }
-        let mut sessions = vec![SessionId(u32::from(lane))];
-        if lane == LANES - 1 {
-            sessions.push(SessionId(4));
-        }
+        let sessions: Vec<SessionId> = sessions.iter().copied().map(SessionId).collect();
         let channels = vec![ChannelId { owner: sessions[0], index: 0 }];
+        let lanes: Vec<LaneId> = lanes.iter().copied().map(LaneId).collect();
         let pick =
-            Pick { lane: LaneId(lane), session: sessions[0], coroutine: CoroutineRef::new(0, 0) };
-        let fact = facts[usize::from(lane)];
+            Pick { lane: lanes[0], session: sessions[0], coroutine: CoroutineRef::new(0, 0) };
+        let digests = lanes.iter().map(|lane| facts[usize::from(lane.0)].ready_digest);
+        let ready_digest = digests.sum();
         let sets = (resend || draws.below(3) == 0).then_some(Sets { sessions, channels });
+        let set_version = facts[usize::from(lanes[0].0)].set_version;
         claims.push(Claim {
-            lanes: vec![LaneId(lane)],
-            set_version: fact.set_version,
+            set_version,
             sets,
-            ready_digest: fact.ready_digest,
-            picks: vec![pick],
+            ready_digest,
+            picks: vec![pick; lanes.len()],
+            lanes,
         });
     }
     (Certificate { wave: 1, span: SPAN, claims }, facts)
 }
 
-fn corrupt(draws: &mut Draws, certificate: &mut Certificate) {
+fn corrupt(draws: &mut Draws, certificate: &mut Certificate, facts: &[LaneFacts]) {
     if certificate.claims.is_empty() {
         return;
     }
@@ -178,7 +217,7 @@ fn corrupt(draws: &mut Draws, certificate: &mut Certificate) {
     let session = SessionId(draws.below(u64::from(SESSIONS) + 1) as u32);
     let lane = LaneId(draws.below(u64::from(LANES) + 1) as u16);
     let claim = &mut certificate.claims[at];
-    match draws.below(12) {
+    match draws.below(16) {
         0 => certificate.wave += 1,
         1 => certificate.span = Span::Cycles(9),
         2 => claim.lanes.push(lane),
@@ -188,15 +227,29 @@ fn corrupt(draws: &mut Draws, certificate: &mut Certificate) {
         6 => claim.picks.iter_mut().for_each(|pick| pick.session = session),
         7 => claim.picks.iter_mut().for_each(|pick| pick.lane = lane),
         8 => claim.picks = claim.picks.repeat(2),
+        12 => drop(certificate.claims.remove(at)),
+        13 => drop(claim.lanes.pop()),
+        14 => shrink(claim, facts),
         kind => {
             if let Some(sets) = &mut claim.sets {
                 match kind {
                     9 => sets.sessions.push(session),
                     10 => sets.channels.push(ChannelId { owner: session, index: 0 }),
+                    15 => drop(sets.sessions.pop()),
                     _ => sets.channels = sets.channels.repeat(2),
                 }
             }
         }
+    }
+}
+
+/// Leaves out the last lane of a claim, consistently.
+fn shrink(claim: &mut Claim, facts: &[LaneFacts]) {
+    if let [_, .., last] = claim.lanes[..] {
+        claim.lanes.pop();
+        claim.picks.truncate(claim.lanes.len());
+        let digest = facts.get(usize::from(last.0)).map_or(0, |fact| fact.ready_digest);
+        claim.ready_digest = claim.ready_digest.wrapping_sub(digest);
     }
 }
 
@@ -209,8 +262,8 @@ fn compare(skip: Option<Check>) -> Result<u32, u32> {
         let mut versions = vec![1; usize::from(LANES)];
         for round in 0..4 {
             let (mut certificate, lanes) = certificate(&mut draws, &mut versions, round == 0);
-            (0..draws.below(3)).for_each(|_| corrupt(&mut draws, &mut certificate));
-            let facts = Facts { wave: 1, span: SPAN, lanes: &lanes };
+            (0..draws.below(3)).for_each(|_| corrupt(&mut draws, &mut certificate, &lanes));
+            let facts = Facts { wave: 1, span: SPAN, lanes: &lanes, sessions: &HOMES };
             let found = checker.check(&certificate, &facts).is_ok();
             if found != naive.accepts(&certificate, &facts, skip) {
                 return Err(seed);

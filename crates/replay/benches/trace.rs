@@ -103,11 +103,11 @@ fn run(machine: &RecordedMachine, kept: Kept, file: &PathBuf) -> (Duration, RunS
         world.run(&mut recorder).expect("it runs");
         return finish(began, recorder, &mut world);
     }
-    let mut waves = Waves::new(world, 1);
+    let mut waves = Waves::new(world, 1).expect("a worker");
     waves.certify_always();
     while waves.round(&mut recorder).expect("it runs") != Round::Over {
         if let Some(certificate) = waves.certificate() {
-            recorder.certificate(certificate, waves.lane_facts());
+            recorder.certificate(certificate, &waves.facts());
         }
     }
     finish(began, recorder, waves.world_mut())

@@ -1,5 +1,5 @@
-//! Certificates in a trace: each accepted one with the lane facts it was checked against, and the
-//! check repeated.
+//! Certificates in a trace: each accepted one with the facts it was checked against, and the check
+//! repeated.
 //!
 //! Contract: certificates are telemetry, outside every digest; a trace without any is valid. The
 //! repeated check uses `certify` alone, in the order of the run, because a certificate may refer to
@@ -9,19 +9,52 @@ use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use crate::trace::{NO_END, OpenError, first_chunk, nothing_after};
 use std::fmt;
 use std::io::Read;
+use wavelock_abi::LaneId;
 use wavelock_certify::{Certificate, Checker, DecodeError, Facts, LaneFacts, Refusal, Span};
 use wavelock_trace::{ChunkError, ChunkKind, TraceError, TraceReader};
 
 /// Maximum number of listed refusals; the rest are counted.
 const NAMED: usize = 16;
 
-/// Appends one certificate and the facts it was checked against.
-pub(crate) fn put_certificate(out: &mut Vec<u8>, certificate: &Certificate, lanes: &[LaneFacts]) {
-    put_bytes(out, &certificate.encode());
-    put_number(out, lanes.len() as u64);
-    for lane in lanes {
-        put_number(out, lane.ready_digest);
-        put_number(out, lane.set_version);
+/// The certificate format whose facts had no groups. Its certificates are refused by their version.
+const WITHOUT_GROUPS: u32 = 1;
+
+/// The bit of a lane's group number that says whether the group has work.
+const HAS_WORK: u64 = 1 << 16;
+
+/// Writes certificates with the facts they were checked against.
+#[derive(Default)]
+pub(crate) struct CertificateWriter {
+    /// What is written so far.
+    pub(crate) bytes: Vec<u8>,
+    /// By session: the group that was written last.
+    sessions: Vec<LaneId>,
+}
+
+impl CertificateWriter {
+    /// Appends one certificate and its facts: the lanes, and the sessions whose group is another
+    /// than the last one written.
+    pub(crate) fn put(&mut self, certificate: &Certificate, facts: &Facts<'_>) {
+        let out = &mut self.bytes;
+        put_bytes(out, &certificate.encode());
+        put_number(out, facts.lanes.len() as u64);
+        for lane in facts.lanes {
+            put_number(out, lane.ready_digest);
+            put_number(out, lane.set_version);
+            let work = if lane.has_work { HAS_WORK } else { 0 };
+            put_number(out, u64::from(lane.group.0) | work | u64::from(lane.sessions) << 32);
+        }
+        let last = &self.sessions;
+        let changed = || {
+            let groups = facts.sessions.iter().enumerate();
+            groups.filter(|&(session, group)| last.get(session) != Some(group))
+        };
+        put_number(out, changed().count() as u64);
+        for (session, group) in changed() {
+            put_number(out, (session as u64) << 16 | u64::from(group.0));
+        }
+        self.sessions.clear();
+        self.sessions.extend_from_slice(facts.sessions);
     }
 }
 
@@ -95,12 +128,13 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
         wavelock_system::Span::Picks(picks) => Span::Picks(picks),
     };
     let mut checker = Checker::new(machine.spec.lanes, machine.spec.sessions.len() as u32);
+    let mut known = Known { last: None, sessions: Vec::new() };
+    let most = machine.spec.sessions.len();
     let mut found = Recheck::default();
-    let mut last = None;
     loop {
         match reader.next_chunk() {
             Ok(Some((ChunkKind::Certificates, payload))) => {
-                check_chunk(&payload, span, &mut checker, &mut last, &mut found)
+                check_chunk(&payload, span, most, &mut checker, &mut known, &mut found)
                     .map_err(OpenError::Machine)?;
             }
             Ok(Some((ChunkKind::End, _))) => return nothing_after(&mut reader).map(|()| found),
@@ -118,33 +152,88 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
     }
 }
 
+/// What earlier certificates of a trace leave.
+struct Known {
+    /// The last wave.
+    last: Option<u64>,
+    /// By session: its group.
+    sessions: Vec<LaneId>,
+}
+
+impl Known {
+    /// Reads the lanes' facts, and applies the changes of the sessions' groups.
+    fn read(
+        &mut self,
+        input: &mut Reader<'_>,
+        most_sessions: usize,
+    ) -> Result<Vec<LaneFacts>, MachineError> {
+        let count = input.count()?;
+        let lanes = (0..count).map(|_| lane_facts(input)).collect::<Result<Vec<_>, _>>()?;
+        for _ in 0..input.count()? {
+            let error = input.malformed();
+            let packed = input.number()?;
+            let session = usize::try_from(packed >> 16).unwrap_or(usize::MAX);
+            if session >= most_sessions || session > self.sessions.len() {
+                return Err(error);
+            }
+            let group = LaneId(packed as u16);
+            match self.sessions.get_mut(session) {
+                Some(known) => *known = group,
+                None => self.sessions.push(group),
+            }
+        }
+        Ok(lanes)
+    }
+}
+
+fn lane_facts(input: &mut Reader<'_>) -> Result<LaneFacts, MachineError> {
+    let (ready_digest, set_version) = (input.number()?, input.number()?);
+    let error = input.malformed();
+    let packed = input.number()?;
+    if packed & 0xffff_ffff >= 2 * HAS_WORK {
+        return Err(error);
+    }
+    Ok(LaneFacts {
+        ready_digest,
+        set_version,
+        group: LaneId(packed as u16),
+        sessions: (packed >> 32) as u32,
+        has_work: packed & HAS_WORK != 0,
+    })
+}
+
 fn check_chunk(
     payload: &[u8],
     span: Span,
+    most_sessions: usize,
     checker: &mut Checker,
-    last: &mut Option<u64>,
+    known: &mut Known,
     found: &mut Recheck,
 ) -> Result<(), MachineError> {
     let mut input = Reader { bytes: payload, offset: 0 };
     while input.offset < payload.len() {
         let bytes = input.bytes()?;
-        let count = input.count()?;
-        let lanes = (0..count)
-            .map(|_| Ok(LaneFacts { ready_digest: input.number()?, set_version: input.number()? }))
-            .collect::<Result<Vec<_>, MachineError>>()?;
         let number = found.certificates;
         found.certificates += 1;
-        let (wave, verdict) = match Certificate::decode(bytes) {
+        let decoded = Certificate::decode(bytes);
+        let lanes = if decoded == Err(DecodeError::Version { found: WITHOUT_GROUPS }) {
+            for _ in 0..input.count()? {
+                (input.number()?, input.number()?);
+            }
+            Vec::new()
+        } else {
+            known.read(&mut input, most_sessions)?
+        };
+        let (wave, verdict) = match decoded {
             Err(error) => (None, Err(Unsound::Malformed(error))),
             Ok(certificate) => {
                 let wave = certificate.wave;
-                let verdict = match *last {
+                let facts = Facts { wave, span, lanes: &lanes, sessions: &known.sessions };
+                let verdict = match known.last {
                     Some(after) if wave <= after => Err(Unsound::Order { after }),
-                    _ => checker
-                        .check(&certificate, &Facts { wave, span, lanes: &lanes })
-                        .map_err(Unsound::Refused),
+                    _ => checker.check(&certificate, &facts).map_err(Unsound::Refused),
                 };
-                *last = Some(wave.max(last.unwrap_or(0)));
+                known.last = Some(wave.max(known.last.unwrap_or(0)));
                 (Some(wave), verdict)
             }
         };

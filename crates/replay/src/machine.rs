@@ -136,7 +136,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    const fn malformed(&self) -> MachineError {
+    pub(crate) const fn malformed(&self) -> MachineError {
         MachineError::Malformed { offset: self.offset }
     }
 

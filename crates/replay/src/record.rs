@@ -4,7 +4,7 @@
 //! (counted); a disk error ends the recording after the last complete chunk, and the run continues.
 //! No frame is ever dropped from the middle.
 
-use crate::certificates::put_certificate;
+use crate::certificates::CertificateWriter;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
 use crate::snapshot::SnapshotWriter;
 use crate::states::{StateSpacing, StateWriter};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
-use wavelock_certify::{Certificate, LaneFacts};
+use wavelock_certify::{Certificate, Facts};
 use wavelock_system::{RunSummary, Sink, StateError, World};
 use wavelock_trace::{
     ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame,
@@ -94,7 +94,7 @@ pub struct Recorder<'a> {
     snapshots: Option<Spacing>,
     states: StateWriter,
     /// Certificates for the next chunk of certificates.
-    certificates: Vec<u8>,
+    certificates: CertificateWriter,
 }
 
 /// When the next snapshot is due.
@@ -152,7 +152,7 @@ impl<'a> Recorder<'a> {
             } else {
                 StateSpacing::Affordable
             }),
-            certificates: Vec::new(),
+            certificates: CertificateWriter::default(),
         })
     }
 
@@ -227,20 +227,20 @@ impl<'a> Recorder<'a> {
         self.level == Level::Full
     }
 
-    /// Records the certificate of a wave and the lane facts it was checked against, at level full
-    /// only. Outside every digest.
-    pub fn certificate(&mut self, certificate: &Certificate, lanes: &[LaneFacts]) {
+    /// Records the certificate of a wave and the facts it was checked against, at level full only.
+    /// Outside every digest.
+    pub fn certificate(&mut self, certificate: &Certificate, facts: &Facts<'_>) {
         if self.sender.is_some() && self.keeps_certificates() {
-            put_certificate(&mut self.certificates, certificate, lanes);
-            if self.certificates.len() >= CHUNK_BYTES {
+            self.certificates.put(certificate, facts);
+            if self.certificates.bytes.len() >= CHUNK_BYTES {
                 self.flush_certificates();
             }
         }
     }
 
     fn flush_certificates(&mut self) {
-        if !self.certificates.is_empty() {
-            let payload = std::mem::take(&mut self.certificates);
+        if !self.certificates.bytes.is_empty() {
+            let payload = std::mem::take(&mut self.certificates.bytes);
             self.hand_over(ChunkKind::Certificates, payload);
         }
     }

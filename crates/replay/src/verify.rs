@@ -13,7 +13,7 @@ use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, World};
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
-use wavelock_waves::Waves;
+use wavelock_waves::{StartError, Waves};
 
 /// The result of a verification.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub enum VerifyError {
     Load(LoadError),
     /// The host failed.
     Host(HostFailure),
+    /// The driver does not start.
+    Start(StartError),
 }
 
 impl fmt::Display for VerifyError {
@@ -49,6 +51,7 @@ impl fmt::Display for VerifyError {
             Self::Open(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
             Self::Host(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
         }
     }
 }
@@ -171,7 +174,7 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
             origin.restore(machine.spec, machine.inputs, keep_events).map_err(unusable)?
         }
     };
-    let mut waves = Waves::new(world, workers);
+    let mut waves = Waves::new(world, workers).map_err(VerifyError::Start)?;
     let mut comparison = Comparison {
         trace: &mut trace,
         expected: VecDeque::new(),

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Shared, machine};
-use wavelock_certify::Certificate;
+use wavelock_certify::{Certificate, DecodeError, Refusal};
 use wavelock_replay::{Level, OpenError, Recheck, Recorder, Trace, Unsound, recheck, verify};
 use wavelock_system::World;
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
@@ -18,11 +18,11 @@ fn recorded(workers: usize) -> Vec<u8> {
         Recorder::new(out.clone(), &machine, Level::Full, &mut nowhere).expect("memory");
     let world =
         World::load(machine.spec.clone(), machine.inputs.clone(), true).expect("it loads").world;
-    let mut waves = Waves::new(world, workers);
+    let mut waves = Waves::new(world, workers).expect("a worker");
     waves.certify_always();
     while waves.round(&mut recorder).expect("the host can") != Round::Over {
         if let Some(certificate) = waves.certificate() {
-            recorder.certificate(certificate, waves.lane_facts());
+            recorder.certificate(certificate, &waves.facts());
         }
     }
     let run = waves.world_mut().summary();
@@ -43,8 +43,8 @@ fn tampered(bytes: &[u8], change: impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     out
 }
 
-/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and two numbers
-/// each.
+/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and three numbers
+/// each, then the number of changed sessions and one number each.
 fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     let number = |at: usize| {
         u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize
@@ -59,7 +59,8 @@ fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         out.extend_from_slice(&bytes);
         let lanes = at + 8 + length;
-        let end = lanes + 8 + 16 * number(lanes);
+        let sessions = lanes + 8 + 24 * number(lanes);
+        let end = sessions + 8 + 8 * number(sessions);
         out.extend_from_slice(&payload[lanes..end]);
         at = end;
         index += 1;
@@ -110,12 +111,45 @@ fn a_tampered_certificate_is_refused_and_named() {
         matches!(&lane.refused[0].why, Unsound::Refused(_)) && lane.refused[0].number == 5,
         "{lane:?}"
     );
+    let empty = refused(&tampered(&bytes, |index, certificate| {
+        if index == 4 {
+            certificate.claims.clear();
+        }
+    }));
+    assert!(
+        matches!(&empty.refused[0].why, Unsound::Refused(Refusal::Unclaimed { .. }))
+            && empty.refused[0].number == 4,
+        "{empty:?}"
+    );
+    let lost = refused(&tampered(&bytes, |index, certificate| {
+        if index == 0 {
+            let sets = certificate.claims[0].sets.as_mut().expect("the first sends its sets");
+            let session = sets.sessions.pop().expect("a session");
+            sets.channels.retain(|channel| channel.owner != session);
+        }
+    }));
+    assert!(
+        matches!(&lost.refused[0].why, Unsound::Refused(Refusal::SessionCount { .. }))
+            && lost.refused[0].number == 0,
+        "{lost:?}"
+    );
     let order = refused(&tampered(&bytes, |index, certificate| {
         if index == 2 {
             certificate.wave = 0;
         }
     }));
     assert!(matches!(order.refused[0].why, Unsound::Order { .. }));
+}
+
+/// Facts of format 1 had no groups: a certificate with them is refused by its version, and the rest
+/// of the chunk is read.
+#[test]
+fn a_certificate_of_the_format_before_is_refused_by_its_version() {
+    let bytes = include_bytes!("../../../corpus/traces/ordered-cost-2.trace");
+    let found = recheck(&bytes[..]).expect("it can be read");
+    assert!(found.certificates > 1 && found.accepted == 0, "{found:?}");
+    let version = Unsound::Malformed(DecodeError::Version { found: 1 });
+    assert!(found.refused.iter().all(|refused| refused.why == version), "{found:?}");
 }
 
 #[test]

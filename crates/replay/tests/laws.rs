@@ -30,7 +30,7 @@ fn record(machine: &RecordedMachine, level: Level, workers: usize) -> (Vec<u8>, 
     let mut nothing = ();
     let mut recorder =
         Recorder::new(out.clone(), machine, level, &mut nothing).unwrap().with_snapshots(3);
-    let mut waves = Waves::new(world, workers);
+    let mut waves = Waves::new(world, workers).expect("a worker");
     waves.run(&mut recorder).unwrap();
     let summary = waves.world_mut().summary();
     assert!(recorder.finish(&summary).error.is_none());
@@ -60,7 +60,7 @@ fn generated_machines_resume_from_any_snapshot_on_any_number_of_workers() {
         let mut archive = Archive::open(Cursor::new(bytes)).unwrap();
         for number in 0..archive.snapshot_count() {
             let world = archive.restore(number, false).unwrap();
-            let mut waves = Waves::new(world, 1 + number % 4);
+            let mut waves = Waves::new(world, 1 + number % 4).expect("a worker");
             waves.run(&mut ()).unwrap();
             assert_eq!(waves.world_mut().summary(), summary, "seed {seed}, snapshot {number}");
             resumed += 1;

@@ -98,7 +98,7 @@ pub fn sequential(case: &Case) -> Observed {
 /// The host cannot run the machine.
 #[must_use]
 pub fn on_workers(case: &Case, workers: usize) -> Parallel {
-    let mut waves = Waves::new(load(case), workers);
+    let mut waves = Waves::new(load(case), workers).expect("at least one worker");
     waves.certify_always();
     waves.set_parallel_threshold(if case.spec.seed.is_multiple_of(2) {
         0

@@ -259,6 +259,12 @@ impl Group {
         self.set_version
     }
 
+    /// The number of its sessions.
+    #[must_use]
+    pub fn session_count(&self) -> u32 {
+        self.sessions.len() as u32
+    }
+
     /// Its sessions.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.sessions.iter().map(|state| state.id)

@@ -144,6 +144,7 @@ impl World {
             group.unflushed.push(session);
         }
         group.sessions.push(state);
+        self.group_lanes[session.0 as usize] = LaneId(group.lanes[0].id);
         self.session_groups[session.0 as usize] = new;
     }
 

@@ -29,7 +29,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{ChannelId, Cycles, Frame, SessionId};
+use wavelock_abi::{ChannelId, Cycles, Frame, LaneId, SessionId};
 use wavelock_kernel::{Refusal, WakeSource, latest_clock};
 use wavelock_trace::{Digest, Event, EventWriter, RunDigest};
 
@@ -142,6 +142,8 @@ pub struct World {
     pub(crate) lane_positions: Arc<[(GroupIndex, LaneIndex)]>,
     /// By session: its group.
     pub(crate) session_groups: Vec<GroupIndex>,
+    /// By session: the first lane of its group.
+    pub(crate) group_lanes: Vec<LaneId>,
     /// By wired channel: the sessions with a port to it.
     pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     /// Input events that are not delivered yet.
@@ -605,6 +607,12 @@ impl World {
     #[must_use]
     pub fn groups(&self) -> &[Box<Group>] {
         &self.groups
+    }
+
+    /// By session: the first lane of its group.
+    #[must_use]
+    pub fn group_lanes(&self) -> &[LaneId] {
+        &self.group_lanes
     }
 
     /// The machine's description.

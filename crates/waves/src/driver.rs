@@ -1,11 +1,13 @@
 //! The driver: opens waves, certifies them, runs them on the pool or inline, closes them.
 
 use crate::assign::Assignment;
-use crate::plan::{Plan, Planner, facts, span, state_facts};
+use crate::plan::{Plan, Planner, lane_facts, span};
 use crate::pool::{Phase, Pool};
 use crate::telemetry::{Telemetry, Time};
+use std::fmt;
 use std::time::Instant;
-use wavelock_certify::{Certificate, CheckedWave, Checker, LaneFacts, Refusal};
+use wavelock_abi::LaneId;
+use wavelock_certify::{Certificate, CheckedWave, Checker, Facts, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
 /// A wave runs on threads if all threads but the busiest would have this many cycles of work
@@ -26,6 +28,22 @@ pub enum Round {
     /// Nothing: the run has ended.
     Over,
 }
+
+/// Why a driver does not start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// It was given 0 workers.
+    NoWorkers,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::NoWorkers = self;
+        f.write_str("0 workers: a round of waves needs at least 1 (semantics 2)")
+    }
+}
+
+impl std::error::Error for StartError {}
 
 /// Whether a wave is spread over threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +71,8 @@ pub struct Waves<P = Planner> {
     certificate: Certificate,
     accepted: bool,
     lane_facts: Vec<LaneFacts>,
+    /// The machine's groups by session when a certificate last sent sets.
+    session_facts: Vec<LaneId>,
     assignment: Assignment,
     telemetry: Telemetry,
     stopwatch: Option<Instant>,
@@ -61,16 +81,23 @@ pub struct Waves<P = Planner> {
 impl Waves<Planner> {
     /// Runs `world` on this many threads including the caller's: at least one, at most one per
     /// group, and fewer if the host cannot spawn them.
-    #[must_use]
-    pub fn new(world: World, workers: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`StartError::NoWorkers`].
+    pub fn new(world: World, workers: usize) -> Result<Self, StartError> {
         Self::with_planner(world, workers, Planner::default())
     }
 }
 
 impl<P: Plan> Waves<P> {
     /// [`Waves::new`] with another planner.
-    #[must_use]
-    pub fn with_planner(world: World, workers: usize, planner: P) -> Self {
+    ///
+    /// # Errors
+    /// [`StartError::NoWorkers`].
+    pub fn with_planner(world: World, workers: usize, planner: P) -> Result<Self, StartError> {
+        if workers == 0 {
+            return Err(StartError::NoWorkers);
+        }
         let workers = workers.min(world.groups().len());
         let pool =
             if workers > 1 { Pool::new(workers, world.groups().len(), &[]).ok() } else { None };
@@ -80,7 +107,7 @@ impl<P: Plan> Waves<P> {
             ..Telemetry::default()
         };
         let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
-        Self {
+        Ok(Self {
             world,
             planner,
             checker,
@@ -91,10 +118,11 @@ impl<P: Plan> Waves<P> {
             certificate,
             accepted: false,
             lane_facts: Vec::new(),
+            session_facts: Vec::new(),
             assignment: Assignment::default(),
             telemetry,
             stopwatch: None,
-        }
+        })
     }
 
     /// Makes and checks a certificate for every wave, including those on one thread.
@@ -146,10 +174,15 @@ impl<P: Plan> Waves<P> {
         self.accepted.then_some(&self.certificate)
     }
 
-    /// The machine's report about its lanes for the last certificate.
+    /// The machine's report about itself that the last certificate was checked against.
     #[must_use]
-    pub fn lane_facts(&self) -> &[LaneFacts] {
-        &self.lane_facts
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            wave: self.certificate.wave,
+            span: self.certificate.span,
+            lanes: &self.lane_facts,
+            sessions: &self.session_facts,
+        }
     }
 
     /// Counts so far.
@@ -217,8 +250,18 @@ impl<P: Plan> Waves<P> {
 
     fn certify(&mut self) -> Result<CheckedWave, Refusal> {
         self.planner.plan(&self.world, &mut self.certificate);
-        state_facts(&self.world, &mut self.lane_facts);
-        self.checker.check(&self.certificate, &facts(&self.world, &self.lane_facts))
+        lane_facts(&self.world, &mut self.lane_facts);
+        if self.certificate.claims.iter().any(|claim| claim.sets.is_some()) {
+            self.session_facts.clear();
+            self.session_facts.extend_from_slice(self.world.group_lanes());
+        }
+        let facts = Facts {
+            wave: self.world.wave(),
+            span: span(&self.world),
+            lanes: &self.lane_facts,
+            sessions: &self.session_facts,
+        };
+        self.checker.check(&self.certificate, &facts)
     }
 
     /// Whether the open wave runs on threads, and if not, why.

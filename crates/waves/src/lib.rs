@@ -28,7 +28,7 @@
 //! };
 //! let mut sequential = machine();
 //! sequential.run(&mut ()).unwrap();
-//! let mut parallel = Waves::new(machine(), 2);
+//! let mut parallel = Waves::new(machine(), 2).unwrap();
 //! assert_eq!(parallel.run(&mut ()), Ok(RunOutcome::Finished));
 //! assert_eq!(parallel.world().digest(), sequential.digest());
 //! ```
@@ -46,7 +46,7 @@ mod driver;
 
 mod envelope;
 
-pub use driver::{PARALLEL_THRESHOLD_CYCLES, Round, Waves};
+pub use driver::{PARALLEL_THRESHOLD_CYCLES, Round, StartError, Waves};
 pub use envelope::{
     Difference, ENVELOPE_VERSION, EffectClass, EnvelopeDiff, FailureClass, OrderClass, RunView,
     SessionView,

@@ -2,7 +2,7 @@
 //! checker decides.
 
 use wavelock_abi::{CoroutineName, LaneId};
-use wavelock_certify::{Certificate, Claim, Facts, LaneFacts, Pick, Sets, Span};
+use wavelock_certify::{Certificate, Claim, LaneFacts, Pick, Sets, Span};
 use wavelock_system::World;
 
 /// Makes certificates. Tests replace it.
@@ -84,19 +84,24 @@ impl Plan for Planner {
     }
 }
 
-/// Collects the machine's report about its lanes, for the checker.
-pub(crate) fn state_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
+/// Collects the machine's report about its lanes and groups, for the checker.
+pub(crate) fn lane_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
+    let unknown = LaneFacts {
+        ready_digest: 0,
+        set_version: 0,
+        group: LaneId(0),
+        sessions: 0,
+        has_work: false,
+    };
     lanes.clear();
-    lanes.resize(usize::from(world.spec().lanes), LaneFacts { ready_digest: 0, set_version: 0 });
+    lanes.resize(usize::from(world.spec().lanes), unknown);
     for group in world.groups() {
+        let Some((first, _)) = group.lanes().next() else { continue };
+        let (set_version, sessions, has_work) =
+            (group.set_version(), group.session_count(), group.has_work());
         for (lane, ready_digest) in group.lanes() {
             lanes[usize::from(lane.0)] =
-                LaneFacts { ready_digest, set_version: group.set_version() };
+                LaneFacts { ready_digest, set_version, group: first, sessions, has_work };
         }
     }
-}
-
-/// The facts of the open wave.
-pub(crate) fn facts<'a>(world: &World, lanes: &'a [LaneFacts]) -> Facts<'a> {
-    Facts { wave: world.wave(), span: span(world), lanes }
 }

@@ -2,7 +2,7 @@
 //! same trace.
 
 use wavelock_abi::{ChannelId, LaneId, SessionId};
-use wavelock_certify::{Certificate, Refusal, Span};
+use wavelock_certify::{Certificate, Refusal, Sets, Span};
 use wavelock_system::{RunSummary, World};
 use wavelock_waves::{Plan, Planner, Round, Waves};
 
@@ -28,6 +28,10 @@ struct Spoiler {
 
 /// Breaks the rule with this refusal code; `false` if this certificate cannot.
 fn spoil(certificate: &mut Certificate, code: usize) -> bool {
+    if code == 16 {
+        certificate.claims.clear();
+        return true;
+    }
     let several = certificate.claims.len() > 1;
     let other = certificate.claims[0].clone();
     let last = certificate.claims.len() - 1;
@@ -66,6 +70,13 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
         11 | 13 if claim.picks.is_empty() => return false,
         11 => claim.picks[0].session = SessionId(9_997),
         13 => claim.picks[0].lane = LaneId(997),
+        14 => return split(certificate),
+        15 => {
+            let several = certificate.claims.iter_mut().find(|claim| claim.lanes.len() > 1);
+            return several.is_some_and(|claim| claim.lanes.pop().is_some());
+        }
+        17 => return move_session(certificate),
+        18 => return claim.sets.as_mut().is_some_and(|sets| take_session(sets).is_some()),
         12 if claim.picks.is_empty() => return spoil_count(certificate, last),
         12 => {
             let pick = claim.picks[0];
@@ -74,6 +85,38 @@ fn spoil(certificate: &mut Certificate, code: usize) -> bool {
         _ => return false,
     }
     true
+}
+
+/// Claims a group of several lanes as two groups, of which one has all the sessions.
+fn split(certificate: &mut Certificate) -> bool {
+    let Some(claim) = certificate.claims.iter_mut().find(|claim| claim.lanes.len() > 1) else {
+        return false;
+    };
+    let mut other = claim.clone();
+    other.lanes = vec![claim.lanes.pop().expect("several lanes")];
+    other.sets = Some(Sets::default());
+    other.picks.clear();
+    certificate.claims.push(other);
+    true
+}
+
+/// Claims a session of the last group, with its channels, in the first.
+fn move_session(certificate: &mut Certificate) -> bool {
+    let [first, .., last] = &mut certificate.claims[..] else { return false };
+    let (Some(first), Some(last)) = (&mut first.sets, &mut last.sets) else { return false };
+    let Some(moved) = take_session(last) else { return false };
+    first.sessions.extend(moved.sessions);
+    first.channels.extend(moved.channels);
+    true
+}
+
+/// Takes the last session out of sets, with its channels.
+fn take_session(sets: &mut Sets) -> Option<Sets> {
+    let session = sets.sessions.pop()?;
+    let (moved, kept) =
+        sets.channels.drain(..).partition(|channel: &ChannelId| channel.owner == session);
+    sets.channels = kept;
+    Some(Sets { sessions: vec![session], channels: moved })
 }
 
 fn spoil_count(certificate: &mut Certificate, claim: usize) -> bool {
@@ -106,7 +149,7 @@ fn invalid_certificate_falls_back_to_one_step() {
         let mut refused = 0;
         for (seed, expected) in expected.iter().enumerate() {
             let spoiler = Spoiler { planner: Planner::default(), code, plans: 0, spoiled: 0 };
-            let mut waves = Waves::with_planner(load(seed as u64), 2, spoiler);
+            let mut waves = Waves::with_planner(load(seed as u64), 2, spoiler).expect("a worker");
             waves.certify_always();
             waves.set_parallel_threshold(0);
             let mut steps = 0;

@@ -19,7 +19,7 @@ fn sequential(seed: u64) -> (RunSummary, (u64, u64)) {
 }
 
 fn parallel(seed: u64, workers: usize) -> (RunSummary, Telemetry) {
-    let mut waves = Waves::new(load(seed), workers);
+    let mut waves = Waves::new(load(seed), workers).expect("a worker");
     waves.certify_always();
     waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");
@@ -33,7 +33,7 @@ fn canonical_parity_is_exact_at_concurrency_one() {
         let mut world = load(seed);
         while world.step(&mut ()).expect("the host can") {}
         assert_eq!(world.summary(), expected, "seed {seed}, step by step");
-        let mut waves = Waves::new(load(seed), 1);
+        let mut waves = Waves::new(load(seed), 1).expect("a worker");
         waves.certify_always();
         waves.run(&mut ()).expect("the host can");
         assert_eq!(

@@ -16,8 +16,8 @@ use wavelock_system::{InputEvent, MachineSpec, Placement, RunSummary, World};
 use wavelock_waves::{Telemetry, Waves};
 
 fn run(spec: MachineSpec, inputs: &[InputEvent], workers: usize) -> (RunSummary, Telemetry) {
-    let mut waves =
-        Waves::new(World::load(spec, inputs.to_vec(), false).expect("valid").world, workers);
+    let world = World::load(spec, inputs.to_vec(), false).expect("valid").world;
+    let mut waves = Waves::new(world, workers).expect("a worker");
     waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");
     (waves.world_mut().summary(), waves.telemetry())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wavelock_certify::Checker;
 use wavelock_module::{Limits, Module};
 use wavelock_system::{MachineSpec, Placement, World};
-use wavelock_waves::{Round, Waves};
+use wavelock_waves::{Round, StartError, Waves};
 
 /// Sessions that count to `turns`, one per lane, in waves of 20,000 cycles.
 fn counters(sessions: u16, turns: u32) -> MachineSpec {
@@ -33,7 +33,7 @@ fn load(spec: MachineSpec) -> World {
 }
 
 fn run(spec: MachineSpec, workers: usize) -> wavelock_waves::Telemetry {
-    let mut waves = Waves::new(load(spec), workers);
+    let mut waves = Waves::new(load(spec), workers).expect("a worker");
     waves.run(&mut ()).expect("the host can");
     let telemetry = waves.telemetry();
     assert_eq!(telemetry.waves, telemetry.certified + telemetry.refused + telemetry.unclaimed);
@@ -90,7 +90,7 @@ fn workers_are_capped_at_the_number_of_groups() {
 
 #[test]
 fn a_parked_worker_is_unparked_once_per_wave() {
-    let mut waves = Waves::new(load(counters(3, 200_000)), 3);
+    let mut waves = Waves::new(load(counters(3, 200_000)), 3).expect("a worker");
     let (mut parked, mut pause) = (0, Duration::from_millis(60));
     for _ in 0..8 {
         let before = waves.telemetry();
@@ -114,6 +114,13 @@ fn a_parked_worker_is_unparked_once_per_wave() {
 }
 
 #[test]
+fn no_workers_are_refused_by_name() {
+    let refused = Waves::new(load(counters(1, 1)), 0).err().expect("nothing can run");
+    assert_eq!(refused, StartError::NoWorkers);
+    assert_eq!(refused.to_string(), "0 workers: a round of waves needs at least 1 (semantics 2)");
+}
+
+#[test]
 fn an_independent_checker_accepts_the_certificates_of_a_run() {
     for seed in 0..40 {
         let world =
@@ -121,27 +128,14 @@ fn an_independent_checker_accepts_the_certificates_of_a_run() {
                 .expect("loads")
                 .world;
         let (lanes, sessions) = (world.spec().lanes, world.spec().sessions.len() as u32);
-        let mut waves = Waves::new(world, 2);
+        let mut waves = Waves::new(world, 2).expect("a worker");
         waves.certify_always();
         let mut checker = Checker::new(lanes, sessions);
         let mut seen = 0;
         while waves.round(&mut ()).expect("the host can") != Round::Over {
             let certificate = waves.certificate().expect("every wave is certified");
-            // What the machine said about itself is not kept; the claims name it.
-            let mut facts = vec![
-                wavelock_certify::LaneFacts { ready_digest: 0, set_version: 0 };
-                usize::from(lanes)
-            ];
-            for claim in &certificate.claims {
-                for lane in &claim.lanes {
-                    facts[usize::from(lane.0)].set_version = claim.set_version;
-                }
-                facts[usize::from(claim.lanes[0].0)].ready_digest = claim.ready_digest;
-            }
-            let facts =
-                wavelock_certify::Facts { wave: seen, span: certificate.span, lanes: &facts };
             assert_eq!(
-                checker.check(certificate, &facts).map(|wave| wave.wave()),
+                checker.check(certificate, &waves.facts()).map(|wave| wave.wave()),
                 Ok(seen),
                 "seed {seed}"
             );
@@ -186,7 +180,7 @@ fn many_effects_are_settled_on_threads() {
     let mut world = load(spec.clone());
     world.run(&mut ()).expect("the host can");
     for pinned in [false, true] {
-        let mut waves = Waves::new(load(spec.clone()), 2);
+        let mut waves = Waves::new(load(spec.clone()), 2).expect("a worker");
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         assert!(
             !pinned || waves.pin() == (cores > 1),

@@ -60,7 +60,7 @@ fn reversed(seed: u64) -> RunSummary {
 }
 
 fn on_workers(seed: u64, workers: usize) -> RunSummary {
-    let mut waves = Waves::new(load(seed, false), workers);
+    let mut waves = Waves::new(load(seed, false), workers).expect("a worker");
     waves.certify_always();
     waves.set_parallel_threshold(0);
     waves.run(&mut ()).expect("the host can");

@@ -71,7 +71,7 @@ impl Driven<'_> {
             streams.recorder = Some(recorder);
         }
         let began = Instant::now();
-        let mut waves = Waves::new(world, usize::try_from(workers).unwrap_or(1));
+        let mut waves = start(world, workers)?;
         if pin && workers > 1 && !waves.pin() {
             eprintln!(
                 "warning: --pin: this host has fewer than {workers} cores; the workers are not pinned"
@@ -233,6 +233,12 @@ fn drive(
             return Ok(None);
         }
     }
+}
+
+/// A driver with this many workers.
+pub(super) fn start(world: World, workers: u64) -> Result<Waves, Failure> {
+    Waves::new(world, usize::try_from(workers).unwrap_or(1))
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
 /// The number of cores of this host; only the default of `--workers` depends on it.

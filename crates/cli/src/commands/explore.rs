@@ -1,6 +1,7 @@
 //! `wavelock explore`: runs one machine under many schedules and prints the shortest one that
 //! changes what a session does.
 
+use super::drive::start;
 use super::files::writable;
 use super::machine::{Described, describe};
 use super::{emit, emit_json};
@@ -22,7 +23,7 @@ use wavelock_lab::{
 use wavelock_replay::{Level, RecordedMachine, Recorder};
 use wavelock_system::World;
 use wavelock_trace::{ChunkKind, TraceWriter};
-use wavelock_waves::{Round, Waves};
+use wavelock_waves::Round;
 
 /// What `explore --json` prints.
 #[derive(Serialize)]
@@ -163,15 +164,15 @@ pub(super) fn record(path: &Path, machine: &RecordedMachine) -> Result<(), Failu
     let mut recorder =
         Recorder::new(std::io::BufWriter::new(file), machine, Level::Full, &mut nowhere)
             .map_err(|error| Failure::file("write", path, &error))?;
-    let world = World::load(machine.spec.clone(), machine.inputs.clone(), true);
-    let mut waves =
-        Waves::new(world.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.world, 1);
+    let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true)
+        .map_err(|error| Failure::new(Exit::Refused, error.to_string()))?;
+    let mut waves = start(loaded.world, 1)?;
     waves.certify_always();
     while waves.round(&mut recorder).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
         != Round::Over
     {
         if let Some(certificate) = waves.certificate() {
-            recorder.certificate(certificate, waves.lane_facts());
+            recorder.certificate(certificate, &waves.facts());
         }
     }
     match recorder.finish(&waves.world_mut().summary()).error {

@@ -1,6 +1,7 @@
 //! `wavelock export`: converts a trace for other tools. The output bytes are a function of the
 //! trace.
 
+use super::drive::start;
 use super::machine::refuse_recorded;
 use super::replay::{open, unreadable};
 use super::{emit, emit_json};
@@ -20,7 +21,7 @@ use wavelock_replay::{Frames, Level, NO_END, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
 use wavelock_trace::{Digest, EventError, FrameRecord, read_frames};
 use wavelock_view::{Budget, Moments, Names, Perfetto};
-use wavelock_waves::{Round, Waves};
+use wavelock_waves::Round;
 
 /// What `export --json` prints.
 #[derive(Serialize)]
@@ -155,7 +156,7 @@ fn perfetto_of_run<R>(
     out: &mut Counted<'_>,
 ) -> Result<Exported, Failure> {
     let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
-    let mut waves = Waves::new(load(trace, path)?, 1);
+    let mut waves = start(load(trace, path)?, 1)?;
     while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
         != Round::Over
     {

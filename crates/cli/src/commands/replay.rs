@@ -89,6 +89,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             VerifyError::Open(error) => unreadable(&arguments.trace, &error),
             VerifyError::Load(error) => refuse_recorded(&arguments.trace, &error),
             VerifyError::Host(error) => Failure::new(Exit::Host, error.to_string()),
+            VerifyError::Start(error) => Failure::new(Exit::Usage, error.to_string()),
         },
     )?;
     if resumed

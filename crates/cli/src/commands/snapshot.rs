@@ -5,7 +5,7 @@
 //! another host needs nothing else. A trace with snapshots can be resumed in the same way, at any
 //! frame.
 
-use super::drive::Driven;
+use super::drive::{Driven, start};
 use super::emit_json;
 use super::files::{is_trace, open_trace, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
@@ -22,7 +22,7 @@ use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::{Archive, OpenError, RecordedMachine, write_snapshot};
 use wavelock_system::{Sink, Stage, StateHead, World};
-use wavelock_waves::{Round, Waves};
+use wavelock_waves::Round;
 
 /// What `snapshot --json` prints.
 #[derive(Serialize)]
@@ -95,7 +95,7 @@ fn overwrite(
 
 /// Runs until the snapshot is written. The guests' output up to there is written as in `run`.
 fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> Result<(), Failure> {
-    let mut waves = Waves::new(world, usize::try_from(arguments.workers).unwrap_or(1));
+    let mut waves = start(world, arguments.workers)?;
     while stop.kept.is_none() {
         let round =
             waves.round(stop).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;

@@ -97,7 +97,7 @@ impl Streams<'_> {
     /// Records the certificate of the last round, if it had one and a trace is written.
     pub(super) fn certificate(&mut self, waves: &Waves) {
         if let (Some(recorder), Some(certificate)) = (&mut self.recorder, waves.certificate()) {
-            recorder.certificate(certificate, waves.lane_facts());
+            recorder.certificate(certificate, &waves.facts());
         }
     }
 

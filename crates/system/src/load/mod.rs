@@ -26,7 +26,7 @@ use crate::task::{Task, Wait};
 use crate::world::{Phase, World};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, SessionId};
+use wavelock_abi::{CoroutineRef, Cycles, LaneId, SessionId};
 use wavelock_machine::Coroutine;
 use wavelock_trace::RunDigest;
 
@@ -75,6 +75,8 @@ impl World {
             publish_first(&spec, group_state, lane, id)?;
             session_groups.push(group);
         }
+        let group_lanes =
+            session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
         crate::context::grant(&spec, &mut groups, &lane_positions)?;
         let wired_senders = wire::wire(&spec, &mut groups, &lane_positions, &session_groups);
         let digest = RunDigest::new(&spec.identity());
@@ -87,6 +89,7 @@ impl World {
             digest,
             lane_positions,
             session_groups,
+            group_lanes,
             wired_senders,
             inputs: inputs.into(),
             ended_sessions: 0,

@@ -58,7 +58,7 @@ fn on_workers(spec: &MachineSpec, workers: usize) -> (f64, String) {
     let world = load(spec);
     apart_from_this(move || {
         let began = Instant::now();
-        let mut waves = Waves::new(world, workers);
+        let mut waves = Waves::new(world, workers).expect("a worker");
         if pinned() {
             waves.pin();
         }
@@ -85,7 +85,7 @@ fn apart(spec: &MachineSpec) -> f64 {
 fn serial_part(spec: &MachineSpec) -> (f64, f64) {
     let world = load(spec);
     let telemetry = apart_from_this(move || {
-        let mut waves = Waves::new(world, 2);
+        let mut waves = Waves::new(world, 2).expect("a worker");
         if pinned() {
             waves.pin();
         }
@@ -143,7 +143,7 @@ struct Shape {
 }
 
 fn shape(spec: &MachineSpec) -> Shape {
-    let mut waves = Waves::new(load(spec), 1);
+    let mut waves = Waves::new(load(spec), 1).expect("a worker");
     waves.certify_always();
     waves.measure();
     let costs =
