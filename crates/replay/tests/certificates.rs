@@ -30,14 +30,18 @@ fn recorded(workers: usize) -> Vec<u8> {
     out.bytes.lock().expect("no thread panicked").clone()
 }
 
-/// The trace with its first certificates chunk changed and valid checksums.
+/// The trace with changed certificates and valid checksums.
 fn tampered(bytes: &[u8], change: impl Fn(usize, &mut Certificate)) -> Vec<u8> {
+    rewritten(bytes, |payload| change_all(payload, &change))
+}
+
+/// The trace with its certificates chunks rewritten and valid checksums.
+fn rewritten(bytes: &[u8], change: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut reader = TraceReader::new(bytes).expect("own trace");
     let mut out = Vec::new();
     let mut writer = TraceWriter::new(&mut out).expect("memory");
     while let Some((kind, payload)) = reader.next_chunk().expect("own trace") {
-        let payload =
-            if kind == ChunkKind::Certificates { change_all(&payload, &change) } else { payload };
+        let payload = if kind == ChunkKind::Certificates { change(&payload) } else { payload };
         writer.append(kind, &payload).expect("memory");
     }
     out
@@ -64,6 +68,24 @@ fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<
         out.extend_from_slice(&payload[lanes..end]);
         at = end;
         index += 1;
+    }
+    out
+}
+
+/// The same entries as format 1 had them: two numbers per lane, no sessions.
+fn without_groups(payload: &[u8]) -> Vec<u8> {
+    let number = |at: usize| {
+        u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize
+    };
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < payload.len() {
+        let lanes = at + 8 + number(at);
+        out.extend_from_slice(&payload[at..at + 8]);
+        out.extend_from_slice(&1u32.to_le_bytes());
+        out.extend_from_slice(&payload[at + 12..lanes + 8]);
+        let sessions = lanes + 8 + 24 * number(lanes);
+        payload[lanes + 8..sessions].chunks(24).for_each(|lane| out.extend_from_slice(&lane[..16]));
+        at = sessions + 8 + 8 * number(sessions);
     }
     out
 }
@@ -145,7 +167,7 @@ fn a_tampered_certificate_is_refused_and_named() {
 /// of the chunk is read.
 #[test]
 fn a_certificate_of_the_format_before_is_refused_by_its_version() {
-    let bytes = include_bytes!("../../../corpus/traces/ordered-cost-2.trace");
+    let bytes = rewritten(&recorded(1), without_groups);
     let found = recheck(&bytes[..]).expect("it can be read");
     assert!(found.certificates > 1 && found.accepted == 0, "{found:?}");
     let version = Unsound::Malformed(DecodeError::Version { found: 1 });
