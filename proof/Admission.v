@@ -10,10 +10,12 @@
       scheduler operations, bounded by the same terms), every job is served by its deadline.
     - [admitted_meet_deadlines]: both together.
 
-    The kernel counts the cost of a release only for contexts whose deadline lies in the interval
-    (with [t_release]), but books it at every release: the premise [losses] does not hold there, and
-    admitted sets do miss (checks/oracle, example late_releases). Counted as a boundary of each
-    context ([every_release]), every release is in the demand, and the same theorem applies.
+    The dispatcher books the cost of a release at every release, whatever its deadline. The kernel
+    therefore applies [admit] to the terms of [every_release], which count it as a boundary of each
+    context; [every_release_meets] is about that test. With [t_release] a release counts only for
+    contexts whose deadline lies in the interval (the kernel's test up to cost table 1): the premise
+    [losses] does not hold there, and admitted sets do miss
+    (`releases_of_contexts_that_are_due_later_count` forces such a set in).
 
     A job is a refill: released at its time, due a relative deadline later. The demand of a context
     in an interval follows from its budget per window of one period ([windowed_demand]), which is
@@ -983,13 +985,14 @@ Proof.
   intros i from n I B; rewrite every_release_lost; exact (L i from n I B).
 Qed.
 
-(** The set of the example late_releases, with the kernel's terms for G = 50: the kernel's test
-    admits it; the test that counts every release refuses it, and admits the first context alone. *)
+(** A short context beside many long ones, with the kernel's terms for G = 50: a test that counts
+    the releases of due contexts alone admits the set, although it misses; the kernel's test, which
+    counts every release, refuses it, and admits the first context alone. *)
 Definition kernel_terms : terms := Terms 74 50 20 [] 950.
 Definition late_set (others : nat) : list demand :=
   Demand 2000 20000 2260 :: repeat (Demand 148 100000 100000) others.
 
-Example kernel_admits : admit kernel_terms (late_set 50) = true.
+Example due_releases_admit : admit kernel_terms (late_set 50) = true.
 Proof. vm_compute; reflexivity. Qed.
 Example every_release_refuses :
   admit (every_release kernel_terms (late_set 50)) (late_set 50) = false.

@@ -181,7 +181,9 @@ Definition migrate (session from to : Z) (fresh : list reference) (stolen : bool
     : result (list Z) * lanes :=
   match movers (lane_at m from) session with
   | Refused r => (Refused r, m)
-  | Done slots => let '(tags, m1) := carry slots from to fresh stolen m in (Done tags, m1)
+  | Done slots =>
+      let '(_, m1) := on to (fun l => (tt, if stolen then book OSteal l else l)) m in
+      let '(tags, m2) := carry slots from to fresh stolen m1 in (Done tags, m2)
   end.
 
 Fixpoint distinct (l : list Z) : list Z :=
@@ -356,8 +358,12 @@ Lemma all_good_migrate : forall session from to fresh stolen m,
 Proof.
   intros session from to fresh stolen m G; unfold migrate.
   destruct (movers (lane_at m from) session) as [slots |]; auto.
-  pose proof (all_good_carry slots from to fresh stolen m G) as H.
-  destruct (carry slots from to fresh stolen m); exact H.
+  pose proof (all_good_on to (fun l => (tt, if stolen then book OSteal l else l)) m
+                (fun l K => if stolen as b return Good (snd (tt, if b then book OSteal l else l))
+                            then good_book OSteal l K else K) G) as B.
+  destruct (on to _ m) as [u m1]; simpl in B.
+  pose proof (all_good_carry slots from to fresh stolen m1 B) as H.
+  destruct (carry slots from to fresh stolen m1); exact H.
 Qed.
 
 Lemma all_good_steal : forall thief banned fresh m,

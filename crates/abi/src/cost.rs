@@ -7,7 +7,7 @@
 use crate::Cycles;
 
 /// Version of all costs in this workspace. Recorded in traces; other versions are refused.
-pub const COST_TABLE_VERSION: u32 = 1;
+pub const COST_TABLE_VERSION: u32 = 2;
 
 /// The maximum gap between two safepoints of a module, in cycles.
 pub const MAX_GAP: Cycles = Cycles(4_096);
@@ -66,5 +66,5 @@ scheduler_costs! {
     Inbox, inbox, 16, "applying one cross-lane effect at a wave's end";
     Refill, refill, 12, "replenishing a context";
     Migrate, migrate, 120, "moving one coroutine to another lane";
-    Steal, steal, 60, "one steal attempt that found a session to move";
+    Steal, steal, 60, "taking a session from another lane, beside its migrations";
 }

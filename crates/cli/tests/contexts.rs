@@ -260,7 +260,7 @@ fn why_explains_throttled_demoted_replenished_missed_and_denied() {
     lately("loud", "12", "beyond the refill of context loud and continues");
     lately("asks", "400", "`context_create` of asks/0 was refused with ELIMIT");
     lately("asks", "400", "utilisation 125.09 %, cap 95.00 %");
-    lately("asks", "400", "a budget of 56736 would fit");
+    lately("asks", "400", "a budget of 56676 would fit");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn sample() -> Report {
             policy: "fair".to_owned(),
             frame_cycles: 50_000,
             seed: 42,
-            cost_table: 1,
+            cost_table: 2,
         },
         scheduler: vec![
             operation("pick", 1_234, 14_808),

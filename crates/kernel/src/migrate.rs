@@ -13,7 +13,8 @@
 //! with a ready coroutine among its first 8 on the lane, other than the session of the victim's
 //! current coroutine, is a candidate; the first candidate that may leave is taken if work stays
 //! behind: a current coroutine, or another candidate among those 8, whether or not it may leave. At
-//! most one session moves per thief and wave.
+//! most one session moves per thief and wave. The thief books one steal, and a migration per
+//! coroutine; an attempt that finds nothing is free.
 //!
 //! Elsewhere: which lanes try to steal and when, and what else of a session moves (`system`).
 
@@ -208,8 +209,9 @@ impl Lane {
         reference
     }
 
-    /// Moves every coroutine of a session from this lane to another; `each` gets every tag with its
-    /// new reference, in order of arrival. Returns how many moved.
+    /// Moves every coroutine of a session from this lane to another, which books a steal if it is
+    /// one, and a migration per coroutine; `each` gets every tag with its new reference, in order of
+    /// arrival. Returns how many moved.
     ///
     /// # Errors
     /// The session has no coroutine here; one of them is in a slice, or holds or lends a context;
@@ -228,6 +230,9 @@ impl Lane {
         }
         to.room_for(session, list.count)?;
         self.session(session).try_for_each(|(member, _)| self.may_move(member.slot))?;
+        if kind == MoveKind::Stolen {
+            to.book(SchedulerOperation::Steal);
+        }
         // The records leave their queues, so their links are free to order them by arrival.
         let mut heap = NIL;
         let mut at = list.head;

@@ -7,7 +7,8 @@ mod support;
 use support::{Random, checked, lane, policies, spawn};
 use wavelock_abi::{CoroutineRef, Cycles, Frame};
 use wavelock_kernel::{
-    ContextParameters, ContextRefusal, ContextSettings, Lane, Next, Outcome, OverrunPolicy,
+    Activation, ContextParameters, ContextRefusal, ContextSettings, Lane, Next, Outcome,
+    OverrunPolicy,
 };
 
 const GAP: u64 = 50;
@@ -142,6 +143,46 @@ fn refused_sets_do_miss_when_forced() {
         }
     }
     assert!(forced > 300 && missed * 2 > forced, "{missed} of {forced} forced sets miss");
+}
+
+/// A context that needs 2,000 of 2,260 cycles beside up to `others` with long periods, all released
+/// together at first. Returns how many of the others were admitted, and the deadlines missed.
+fn short_beside_long(others: u32, force: bool) -> (usize, u64) {
+    let mut lane = lane(support::ROUND_ROBIN);
+    lane.reserve_contexts(ContextSettings { gap: Cycles(GAP), wave: None }, 256).expect("memory");
+    let short = ContextParameters {
+        deadline: Cycles(2_260),
+        ..ContextParameters::new(Cycles(2_000), Cycles(20_000))
+    };
+    let long = ContextParameters::new(Cycles(148), Cycles(100_000));
+    let mut loads = vec![(spawn(&mut lane, 299, 0), Load::Hog)];
+    let mut bound = Vec::new();
+    for session in 0..=others {
+        let parameters = ContextParameters {
+            activation: Activation::Sporadic,
+            ..if session == 0 { short } else { long }
+        };
+        let context = match lane.create_context(parameters) {
+            Ok(context) => context,
+            Err(_) if force => lane.create_context_unadmitted(parameters).expect("room"),
+            Err(_) => break,
+        };
+        bound.push((context, spawn(&mut lane, session, 0)));
+    }
+    for &(context, holder) in &bound {
+        lane.bind_context(context, holder).expect("free");
+        loads.push((holder, Load::Hog));
+    }
+    (bound.len().saturating_sub(1), misses(&mut lane, &loads, 900_000, &mut Random(1)))
+}
+
+#[test]
+fn releases_of_contexts_that_are_due_later_count() {
+    assert_eq!(short_beside_long(0, false), (0, 0), "alone it is admitted and meets its deadlines");
+    let (admitted, missed) = short_beside_long(50, false);
+    assert!(admitted < 50, "50 releases take 1,000 of the 2,260 cycles");
+    assert_eq!(missed, 0, "{admitted} others admitted");
+    assert!(short_beside_long(50, true).1 > 0, "all 50 forced in");
 }
 
 #[test]

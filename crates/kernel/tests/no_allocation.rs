@@ -161,7 +161,7 @@ fn contexts_allocate_nothing_either() {
                     let parameters = ContextParameters {
                         overrun,
                         owner: random.below(4) as u32,
-                        ..ContextParameters::new(Cycles(400), Cycles(9_000))
+                        ..ContextParameters::new(Cycles(200), Cycles(9_000))
                     };
                     match random.below(10) {
                         0 => refused += u32::from(lane.create_context(parameters).is_err()),

@@ -4,6 +4,7 @@
 mod kit;
 
 use kit::Machine;
+use wavelock_abi::SchedulerOperation;
 use wavelock_system::{RunOutcome, World};
 use wavelock_trace::{Event, EventReader};
 
@@ -120,4 +121,21 @@ fn a_session_larger_than_the_difference_stays() {
     let mut world = World::load(machine.spec.clone(), Vec::new(), true).expect("loads").world;
     world.run(&mut ()).expect("the host can");
     assert_eq!(world.crossings_and_moves().1, 0, "eight to five: four are more than three");
+}
+
+/// Law 6: each steal is in the books of the lane that takes, one entry beside a migration for its
+/// only coroutine. A move by balance is no steal.
+#[test]
+fn a_steal_is_charged_to_the_lane_that_takes() {
+    let mut machine = lopsided(false);
+    machine.spec.steal = true;
+    let stolen = moves(&machine);
+    assert!(!stolen.is_empty() && stolen.iter().all(|step| step.3 == 0), "{stolen:?}");
+    let row = |machine: &Machine, operation: SchedulerOperation| {
+        machine.run().summary.cycles.overhead[operation as usize]
+    };
+    let count = stolen.len() as u64;
+    assert_eq!(row(&machine, SchedulerOperation::Steal), 60 * count);
+    assert_eq!(row(&machine, SchedulerOperation::Migrate), 120 * count);
+    assert_eq!(row(&lopsided(true), SchedulerOperation::Steal), 0);
 }

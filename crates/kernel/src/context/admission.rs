@@ -1,9 +1,11 @@
 //! Admission: the processor-demand test for EDF on one lane, with the terms that a cooperative
 //! runtime adds.
 //!
-//! For every deadline `t`, the demand by then must be at most `cap` of `t`. Per context the demand
-//! is its budget times the activations that fit, `(t - D) / P + 1`, plus one overrun (a slice stops
-//! less than `G` late; later refills pay for it, so it counts once). Per lane it is `B = G +
+//! For every deadline `t`, the demand by then must be at most `cap` of `t`. Per context with a
+//! deadline by then, the demand is its budget times the activations that fit, `(t - D) / P + 1`,
+//! plus one overrun (a slice stops less than `G` late; later refills pay for it, so it counts
+//! once). Every context, whatever its deadline, adds the cost of its releases by then, `t / P + 1`
+//! of them, because a release is booked before anything runs. Per lane the demand is `B = G +
 //! switch` once, for the coroutine that runs when a context is released, and at each wave's end the
 //! wait for other lanes, less than `G`. The test is per lane, because the global form admits sets
 //! that miss (Dhall's effect).
@@ -43,7 +45,7 @@ pub struct Terms {
     pub blocking: Cycles,
     /// Once per context: its last slice stops late.
     pub overrun: Cycles,
-    /// Per release: scheduler operations.
+    /// Per release, of every context: scheduler operations.
     pub release: Cycles,
     /// An interval, and the cycles lost to waiting for other lanes at its start and at each end.
     pub boundary: Option<(Cycles, Cycles)>,
@@ -64,14 +66,17 @@ impl Terms {
     /// The demand by `t` after a critical instant, at which everything is released at once.
     #[must_use]
     pub fn demand(&self, contexts: &(impl Iterator<Item = Demand> + Clone), t: Cycles) -> u128 {
-        let fixed = u128::from(self.blocking.0)
-            + self.boundary.map_or(0, |(every, cost)| {
-                (u128::from(t.0) / u128::from(every.0.max(1)) + 1) * u128::from(cost.0)
-            });
-        contexts.clone().filter(|context| context.deadline <= t).fold(fixed, |sum, context| {
+        // What is lost at the start and again after each interval.
+        let repeated =
+            |every: Cycles, cost: Cycles| u128::from(t.0 / every.0.max(1) + 1) * u128::from(cost.0);
+        let boundaries = self.boundary.map_or(0, |(every, cost)| repeated(every, cost));
+        contexts.clone().fold(u128::from(self.blocking.0) + boundaries, |sum, context| {
+            let releases = repeated(context.period, self.release);
+            if context.deadline > t {
+                return sum + releases;
+            }
             let activations = u128::from((t - context.deadline).0 / context.period.0.max(1)) + 1;
-            sum + activations * u128::from(context.budget.0 + self.release.0)
-                + u128::from(self.overrun.0)
+            sum + releases + activations * u128::from(context.budget.0) + u128::from(self.overrun.0)
         })
     }
 }
@@ -105,10 +110,10 @@ pub fn admit(
     let (mut density, mut offset, mut nearest) = (utilisation, 0u128, u64::MAX);
     let mut fixed = u128::from(terms.blocking.0) + u128::from(cost.0);
     for context in contexts.clone() {
-        let budget = context.budget.0 + terms.release.0;
-        utilisation += part(budget, context.period.0);
-        density += part(budget, context.deadline.0);
-        fixed += u128::from(terms.overrun.0);
+        let (budget, releases) = (context.budget.0, part(terms.release.0, context.period.0));
+        utilisation += part(budget, context.period.0) + releases;
+        density += part(budget, context.deadline.0) + releases;
+        fixed += u128::from(terms.overrun.0) + u128::from(terms.release.0);
         offset += (u128::from(budget) * u128::from((context.period - context.deadline).0))
             .div_ceil(u128::from(context.period.0.max(1)));
         nearest = nearest.min(context.deadline.0);
@@ -240,6 +245,12 @@ mod tests {
         assert!(admit(&Terms { blocking: Cycles(101), ..terms }, set()).is_err());
         assert!(admit(&Terms { overrun: Cycles(101), ..terms }, set()).is_err());
         assert!(admit(&Terms { release: Cycles(101), ..terms }, set()).is_err());
+        let beside = || set().chain([demand(1, 900, 1_000)]);
+        assert!(admit(&Terms { release: Cycles(50), ..terms }, beside()).is_ok());
+        assert!(
+            admit(&Terms { release: Cycles(51), ..terms }, beside()).is_err(),
+            "both releases are booked before the first deadline"
+        );
         assert!(
             admit(&Terms { boundary: Some((Cycles(250), Cycles(34))), ..terms }, set()).is_err(),
             "three boundaries in 500 cycles"

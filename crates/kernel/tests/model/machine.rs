@@ -164,6 +164,9 @@ impl Machine {
         stolen: bool,
     ) -> Result<Vec<u64>, Refused> {
         let movers = self.lanes[from].movers(session)?;
+        if stolen && self.fault != Some(Fault::StealIsFree) {
+            self.lanes[to].book(SchedulerOperation::Steal);
+        }
         let mut references = references.iter();
         let mut tags = Vec::new();
         for mover in movers {

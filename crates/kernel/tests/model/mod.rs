@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     LettersInPostingOrder,
     /// A steal probes the next victim first.
     StealStartsElsewhere,
+    /// A steal costs its migrations only.
+    StealIsFree,
     /// Lag does not survive a wait.
     LagIsForgotten,
     /// The earliest deadline wins, eligible or not.
@@ -45,7 +47,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::NewestFirst,
         Self::AgesTooFast,
         Self::LongerStreak,
@@ -56,6 +58,7 @@ impl Fault {
         Self::SleepersWakeNewestFirst,
         Self::LettersInPostingOrder,
         Self::StealStartsElsewhere,
+        Self::StealIsFree,
         Self::LagIsForgotten,
         Self::EverybodyIsEligible,
     ];
