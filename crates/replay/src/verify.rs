@@ -11,7 +11,9 @@ use std::fmt;
 use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
-use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, UnreadInput, World};
+use wavelock_system::{
+    HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, UnreadInput, World,
+};
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::Waves;
 

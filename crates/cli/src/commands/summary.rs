@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, FaultCode};
 use wavelock_debug::{function_name, show};
 use wavelock_system::{
-    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput, WaitTarget, Waiting, World,
+    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput, WaitTarget,
+    Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.

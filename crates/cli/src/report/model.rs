@@ -65,7 +65,7 @@ pub struct SessionSummary {
     pub faults: Vec<FaultRow>,
 }
 
-/// Input events that a session did not read ([semantics 32](docs/spec/semantics.md)).
+/// Input events that a session did not read (rule 32 of `docs/spec/semantics.md`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnreadRow {
     /// Dropped, because `input` did not take them in their frame.
