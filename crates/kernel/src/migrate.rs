@@ -210,8 +210,8 @@ impl Lane {
     }
 
     /// Moves every coroutine of a session from this lane to another, which books a steal if it is
-    /// one, and a migration per coroutine; `each` gets every tag with its new reference, in order of
-    /// arrival. Returns how many moved.
+    /// one, and a migration per coroutine; `each` gets every tag with its new reference, in order
+    /// of arrival. Returns how many moved.
     ///
     /// # Errors
     /// The session has no coroutine here; one of them is in a slice, or holds or lends a context;
