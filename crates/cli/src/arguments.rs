@@ -167,6 +167,29 @@ pub struct RecordArguments {
     pub states_every: Option<u64>,
 }
 
+/// How `run` and `resume` write the guests' output and log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OutputMode {
+    /// Unchanged: output to standard output, log to standard error.
+    Plain,
+    /// The same, in whole lines after the name of their session.
+    Prefix,
+    /// Both to standard output, as JSON Lines.
+    Json,
+    /// Each session's into its own files in this directory.
+    Files(PathBuf),
+}
+
+fn output_mode(text: &str) -> Result<OutputMode, String> {
+    match (text, text.strip_prefix("files=")) {
+        ("plain", _) => Ok(OutputMode::Plain),
+        ("prefix", _) => Ok(OutputMode::Prefix),
+        ("json", _) => Ok(OutputMode::Json),
+        (_, Some(folder)) if !folder.is_empty() => Ok(OutputMode::Files(folder.into())),
+        _ => Err("allowed: plain, prefix, json, files=DIR".to_owned()),
+    }
+}
+
 /// What a trace contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum RecordLevel {
@@ -248,6 +271,10 @@ pub struct ResumeArguments {
     /// Write a cost report of the continued run to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's name),
+    /// json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in DIR)
+    #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
+    pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -275,6 +302,10 @@ pub struct RunArguments {
     /// Write a cost report to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's name),
+    /// json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in DIR)
+    #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
+    pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,

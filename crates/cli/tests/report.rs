@@ -76,6 +76,8 @@ fn sample() -> Report {
         cycles,
         digest: "ab".repeat(32),
         unread_input: None,
+        output: None,
+        log: None,
         faults: Vec::new(),
     };
     let operation =

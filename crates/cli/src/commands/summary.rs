@@ -60,6 +60,8 @@ fn session_object(
         cycles: session.cycles.0,
         digest: session.digest.to_string(),
         unread_input: unread_row(unread),
+        output: None,
+        log: None,
         faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
     }
 }
