@@ -301,6 +301,62 @@ fn flags_that_a_trace_cannot_honour_are_refused() {
     check("usage-level.txt", &wavelock(&folder, &level), 2);
 }
 
+/// Writes half a line in one frame and the rest in the next, and a line to its log.
+const TALK: &str = r#"(module
+  (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+  (import "wavelock" "log" (func $log (param i32 i32)))
+  (import "wavelock" "sleep" (func $sleep (param i64)))
+  (memory 1) (data (i32.const 0) "one\0atwo\0aa note\0a")
+  (func (export "_start")
+    (drop (call $output (i32.const 0) (i32.const 6)))
+    (call $log (i32.const 8) (i32.const 7))
+    (call $sleep (i64.const 1))
+    (drop (call $output (i32.const 6) (i32.const 2)))
+    (drop (call $output (i32.const 0) (i32.const 3)))))"#;
+
+#[test]
+fn guest_output_carries_its_session() {
+    let manifest = "[[session]]\nname = \"bot\"\nmodule = \"talk.wat\"\ncount = 2\n\n[[session]]\nname = \"quiet\"\nmodule = \"loop.wat\"\n";
+    let quiet = "(module (func (export \"_start\")))";
+    let folder =
+        folder("output", &[("talk.wat", TALK), ("loop.wat", quiet), ("talk.toml", manifest)]);
+    let run = |mode: &str, more: &[&str]| {
+        let arguments = [&["run", "talk.toml", "--workers", "1", "--output", mode], more].concat();
+        wavelock(&folder, &arguments)
+    };
+    check("output-prefix.txt", &run("prefix", &[]), 0);
+    check("output-json.txt", &run("json", &[]), 0);
+    check("output-wrong.txt", &run("file", &[]), 2);
+    let colored = |color: &str| run("prefix", &["--color", color]).stdout.contains(&0x1b);
+    assert!(colored("always") && !colored("auto") && !colored("never"));
+
+    // The files of an earlier run are replaced, and nothing else is written to standard output.
+    let file = |name: &str| folder.join("guests").join(name);
+    std::fs::create_dir_all(folder.join("guests")).expect("a folder");
+    for name in ["bot.0.out", "quiet.out"] {
+        std::fs::write(file(name), "of an earlier run").expect("a file");
+    }
+    let output = run("files=guests", &[]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", text(&output));
+    let read = |name: &str| std::fs::read_to_string(file(name)).expect("a file");
+    for name in ["bot.0", "bot.1"] {
+        assert_eq!(read(&format!("{name}.out")), "one\ntwo\none");
+        assert_eq!(read(&format!("{name}.log")), "a note\n");
+    }
+    assert!(!file("quiet.out").exists());
+    check("output-no-folder.txt", &run("files=talk.wat", &[]), 1);
+
+    let object = json(&run("plain", &["--json"]));
+    let said = serde_json::json!({ "bytes": 11, "cut": 0, "text": "one\ntwo\none" });
+    assert_eq!(object["sessions"][1]["output"], said);
+    assert_eq!(object["sessions"][1]["log"]["text"], "a note\n");
+    assert!(object["sessions"][2].get("output").is_none(), "{object}");
+    let mut digests = ["plain", "prefix", "json", "files=guests"]
+        .map(|mode| json(&run(mode, &["--json"]))["digest"].clone().to_string());
+    digests.sort();
+    assert_eq!(digests[0], digests[3], "the mode is not part of the run");
+}
+
 #[test]
 fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
     let folder = folder("ends", &[("crash.wat", CRASH), ("wait.wat", WAIT), ("loop.wat", LOOP)]);

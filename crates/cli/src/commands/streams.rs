@@ -58,6 +58,13 @@ impl Streams<'_> {
         let guests =
             GuestOutput::new(mode, names, [output, errors], swapped).map_err(
                 |error| match mode {
+                    OutputMode::Files(path) if path.exists() && !path.is_dir() => Failure::new(
+                        Exit::Host,
+                        format!(
+                            "`{}` is not a directory: --output files=DIR needs one",
+                            path.display()
+                        ),
+                    ),
                     OutputMode::Files(path) => Failure::file("write", path, &error),
                     _ => lost(&error),
                 },
