@@ -119,6 +119,23 @@ impl MachineArguments {
             seed: self.seed,
         }
     }
+
+    /// The flags that were given, each with the flags of `resume` that do the same to a trace or a
+    /// snapshot; `None` where nothing can change it any more.
+    #[must_use]
+    pub fn given(&self) -> Vec<(&'static str, Option<&'static str>)> {
+        let flags = [
+            ("--policy", self.policy.is_some(), Some("--policy P")),
+            ("--lanes", self.lanes.is_some(), None),
+            ("--frames", self.frames.is_some(), Some("--frames N")),
+            ("--frame-cycles", self.frame_cycles.is_some(), None),
+            ("--quantum", self.quantum.is_some(), Some("--policy P --quantum C")),
+            ("--seed", self.seed.is_some(), None),
+            ("--input", self.input.is_some(), Some("--input FILE")),
+            ("--stdin", self.stdin.is_some(), Some("--input FILE")),
+        ];
+        flags.into_iter().filter(|flag| flag.1).map(|(flag, _, resume)| (flag, resume)).collect()
+    }
 }
 
 /// What to record of a run.
@@ -129,7 +146,10 @@ pub struct RecordArguments {
     pub record: Option<PathBuf>,
     /// What the trace contains: inputs (enough to replay), schedule (also which coroutine ran
     /// when), full (also every event)
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full)]
+    #[arg(
+        long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full,
+        requires = "record"
+    )]
     pub level: RecordLevel,
     /// Store a snapshot in the trace every FRAMES frames, for seeking and for `resume`
     #[arg(

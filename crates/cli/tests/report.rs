@@ -75,6 +75,7 @@ fn sample() -> Report {
         exit: 0,
         cycles,
         digest: "ab".repeat(32),
+        unread_input: None,
         faults: Vec::new(),
     };
     let operation =

@@ -7,7 +7,7 @@
 
 use super::drive::Driven;
 use super::emit_json;
-use super::files::{is_trace, open_trace, reserve};
+use super::files::{is_trace, open_trace, refuse_flags, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
 use super::streams::Streams;
 use crate::arguments::{ResumeArguments, SnapshotArguments};
@@ -36,6 +36,7 @@ struct SnapshotObject {
 pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let path = &arguments.machine.file;
     let source = if is_trace(path) {
+        refuse_flags(&arguments.machine)?;
         let mut archive = open(path)?;
         let number = newest(&mut archive, path, Some(arguments.at_frame))?;
         let world = restore_at(&mut archive, path, number, Some(arguments.at_frame))?;

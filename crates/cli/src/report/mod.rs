@@ -17,7 +17,7 @@ pub use inversions::{InversionRow, Inversions};
 pub use model::{
     CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow,
     FunctionRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others, Report, SessionCosts,
-    SessionSummary, Summary, Telemetry, VERSION, WaitRow, WorstFrame,
+    SessionSummary, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};

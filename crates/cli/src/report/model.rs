@@ -57,9 +57,21 @@ pub struct SessionSummary {
     pub cycles: u64,
     /// Hash of its observables, in hex.
     pub digest: String,
+    /// Input events it did not read, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unread_input: Option<UnreadRow>,
     /// Its first faults.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<FaultRow>,
+}
+
+/// Input events that a session did not read (rule 32 of `docs/spec/semantics.md`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnreadRow {
+    /// Dropped, because `input` did not take them in their frame.
+    pub dropped: u64,
+    /// Left when the session or the run ended.
+    pub left: u64,
 }
 
 /// One fault: the coroutine, the reason and the position.
