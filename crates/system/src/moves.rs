@@ -3,9 +3,9 @@
 //!
 //! A lane without work takes one session from a lane with more, by the kernel's rule. At a frame's
 //! end, the lane with the most ready coroutines gives a session to the lane with the fewest, or
-//! sessions that cannot be divided evenly take turns. Both read virtual state alone. A session moves whole, with its coroutines, channels and ports;
-//! afterwards the wiring of its channels is recomputed. Split sessions, and those whose lane the
-//! manifest names, do not move.
+//! sessions that cannot be divided evenly take turns. All of it reads virtual state alone. A
+//! session moves whole, with its coroutines, channels and ports; afterwards the wiring of its
+//! channels is recomputed. Split sessions, and those whose lane the manifest names, do not move.
 
 use crate::channel::Wiring;
 use crate::group::{Credit, LaneState};
