@@ -271,8 +271,9 @@ pub struct ResumeArguments {
     /// Write a cost report of the continued run to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's name),
-    /// json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in DIR)
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's
+    /// name), json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in
+    /// DIR)
     #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
     pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
@@ -302,8 +303,9 @@ pub struct RunArguments {
     /// Write a cost report to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's name),
-    /// json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in DIR)
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's
+    /// name), json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in
+    /// DIR)
     #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
     pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
