@@ -222,6 +222,7 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
+    // Long: one sentence per refusal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wave { claimed, open } => {

@@ -218,7 +218,8 @@ fn check_chunk(
         let decoded = Certificate::decode(bytes);
         let lanes = if decoded == Err(DecodeError::Version { found: WITHOUT_GROUPS }) {
             for _ in 0..input.count()? {
-                (input.number()?, input.number()?);
+                input.number()?;
+                input.number()?;
             }
             Vec::new()
         } else {

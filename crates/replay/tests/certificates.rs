@@ -47,8 +47,8 @@ fn rewritten(bytes: &[u8], change: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and three numbers
-/// each, then the number of changed sessions and one number each.
+/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and three
+/// numbers each, then the number of changed sessions and one number each.
 fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     let number = |at: usize| {
         u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize
