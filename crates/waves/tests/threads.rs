@@ -85,7 +85,7 @@ fn one_group_runs_inline_without_a_certificate() {
 #[test]
 fn workers_are_capped_at_the_number_of_groups() {
     assert_eq!(run(counters(3, 1_000), 16).workers, 3);
-    assert_eq!(run(counters(3, 1_000), 0).workers, 1);
+    assert_eq!(run(counters(3, 1_000), 1).workers, 1);
 }
 
 #[test]
