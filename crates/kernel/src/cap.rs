@@ -19,7 +19,7 @@
 //! most once per period. Nothing else looks at more than one account, found by binary search. A
 //! lane without accounts takes none of these paths.
 //!
-//! Elsewhere: how a budget is divided among lanes, and what ending a session means (`system`).
+//! Elsewhere: how a budget is divided among lanes (`system`).
 
 use crate::check::{Violation, holds};
 use crate::lane::{Lane, Next};
@@ -33,7 +33,6 @@ numbered! {
     /// What happens to a session that has used up its cap.
     CapOverrun {
         Throttle = 0, "throttle", "its coroutines wait for the next refill";
-        End = 1, "end", "it is ended";
     }
 }
 
@@ -97,8 +96,6 @@ pub enum CapEventKind {
     Throttled { until: Frame },
     /// It was refilled; the session's coroutines can run again.
     Refilled,
-    /// It is used up; the session is to be ended.
-    End,
 }
 
 impl CapState {
@@ -275,8 +272,9 @@ impl Lane {
         self.caps.charged_until = self.clock;
     }
 
-    /// What the cap of the current coroutine's session leaves to its slice.
-    pub(crate) fn left_of_cap(&self) -> Option<Cycles> {
+    /// What the cap of the current coroutine's session leaves to its open slice, if it has one.
+    #[must_use]
+    pub fn cap_left(&self) -> Option<Cycles> {
         if self.current == NIL {
             return None;
         }
@@ -288,7 +286,7 @@ impl Lane {
     /// The shorter of a bound and what the cap leaves; the cap if they are equal.
     #[cold]
     pub(crate) fn bound_by_cap(&self, bound: (Cycles, BoundReason)) -> (Cycles, BoundReason) {
-        match self.left_of_cap() {
+        match self.cap_left() {
             Some(left) if left <= bound.0 => (left, BoundReason::Cap),
             _ => bound,
         }
@@ -320,7 +318,6 @@ impl Lane {
             CapOverrun::Throttle => {
                 CapEventKind::Throttled { until: account.open_at(frame, reserve) }
             }
-            CapOverrun::End => CapEventKind::End,
         };
         let event = account.event(clock, kind);
         self.caps.note(event);

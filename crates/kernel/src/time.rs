@@ -17,8 +17,8 @@ use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
     /// Begins frame `frame` (later than the current one, which has ended): skips to its start, the
-    /// skipped cycles being idle, refills the caps whose period ends, and wakes the sleepers due by
-    /// now in order (frame, arrival), each at the cost of one timer. Returns how many woke.
+    /// skipped cycles being idle, wakes the sleepers due by now in order (frame, arrival), each at
+    /// the cost of one timer, and refills the caps whose period begins. Returns how many woke.
     ///
     /// # Panics
     /// When the frame is not later, or a slice is open.
@@ -30,10 +30,11 @@ impl Lane {
         self.frame_mark = self.totals();
         self.refresh();
         self.boundary = true;
+        let woken = self.wake_sleepers();
         if !self.caps.is_empty() {
             self.refill_caps(from);
         }
-        self.wake_sleepers()
+        woken
     }
 
     fn wake_sleepers(&mut self) -> u32 {

@@ -37,7 +37,11 @@ fn after(refusal: Refusal) -> Option<Refusal> {
         R::SlotTaken { .. } => R::HandoffOff,
         R::HandoffOff => R::NoSession { session: 46, lane: LANE },
         R::NoSession { .. } => R::NoRoom { need: 46, room: 47 },
-        R::NoRoom { .. } => R::HoldsContext { reference: COROUTINE },
+        R::NoRoom { .. } => R::NoRoomForCap { session: 46, room: 47 },
+        R::NoRoomForCap { .. } => {
+            R::Cap { budget: Cycles(51), least: Cycles(52), period_frames: 53 }
+        }
+        R::Cap { .. } => R::HoldsContext { reference: COROUTINE },
         R::HoldsContext { .. } => return None,
     })
 }
