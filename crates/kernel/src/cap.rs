@@ -151,9 +151,7 @@ impl Caps {
     /// Between two drains an account can be spent once and refilled once.
     fn reserve(&mut self, accounts: usize) -> Result<(), Refusal> {
         let refused = |_| Refusal::OutOfMemory { wanted: accounts as u32 };
-        self.accounts
-            .try_reserve(accounts.saturating_sub(self.accounts.len()))
-            .map_err(refused)?;
+        self.accounts.try_reserve(accounts.saturating_sub(self.accounts.len())).map_err(refused)?;
         let events = 2 * accounts + 2;
         self.events.try_reserve(events.saturating_sub(self.events.len())).map_err(refused)?;
         self.reserved = self.reserved.max(accounts as u32);
@@ -313,7 +311,8 @@ impl Lane {
         account.is_spent = true;
         let CapCounts { throttles, longest_overrun, .. } = &mut account.counts;
         *throttles += 1;
-        *longest_overrun = account.used.saturating_sub(account.settings.budget).max(*longest_overrun);
+        *longest_overrun =
+            account.used.saturating_sub(account.settings.budget).max(*longest_overrun);
         let kind = match account.settings.overrun {
             CapOverrun::Throttle => {
                 CapEventKind::Throttled { until: account.open_at(frame, reserve) }
@@ -422,7 +421,8 @@ impl Lane {
                 && is_open != *is_spent
         };
         let ascends = accounts.windows(2).all(|pair| pair[0].session < pair[1].session);
-        if !ascends || !accounts.iter().all(is_sound) || self.caps.reserve(accounts.len()).is_err() {
+        if !ascends || !accounts.iter().all(is_sound) || self.caps.reserve(accounts.len()).is_err()
+        {
             return false;
         }
         self.caps.accounts.extend_from_slice(accounts);

@@ -437,8 +437,7 @@ impl Lane {
     /// 25).
     #[inline]
     pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
-        let bound =
-            if self.tier.is_some() { self.bound_in_tier() } else { self.bound_by_policy() };
+        let bound = if self.tier.is_some() { self.bound_in_tier() } else { self.bound_by_policy() };
         if self.caps.is_empty() { bound } else { self.bound_by_cap(bound) }
     }
 

@@ -85,22 +85,27 @@ impl LaneState {
 }
 
 impl World {
-    /// Every cap, by session, then lane.
+    /// The cap of a session, on each of its lanes in the order of its placement.
+    #[must_use]
+    pub fn caps_of(&self, session: SessionId) -> Vec<CapSummary> {
+        if self.session_groups.get(session.0 as usize).is_none() {
+            return Vec::new();
+        }
+        let lanes = self.session_ref(session).lanes.iter();
+        lanes
+            .filter_map(|&lane| {
+                let kernel = &self.lane_ref(lane).kernel;
+                let account = *kernel.cap(session.0)?;
+                let until = kernel.capped_until(session.0);
+                Some(CapSummary { session, lane: LaneId(lane), account, until })
+            })
+            .collect()
+    }
+
+    /// Every cap, by session.
     #[must_use]
     pub fn caps(&self) -> Vec<CapSummary> {
-        let mut caps: Vec<CapSummary> = self
-            .lanes()
-            .flat_map(|lane| {
-                lane.kernel.caps().iter().map(|&account| CapSummary {
-                    session: SessionId(account.session),
-                    lane: LaneId(lane.id),
-                    account,
-                    until: lane.kernel.capped_until(account.session),
-                })
-            })
-            .collect();
-        caps.sort_unstable_by_key(|cap| (cap.session, cap.lane));
-        caps
+        self.session_ids().flat_map(|session| self.caps_of(session)).collect()
     }
 
     /// The first frame in which a throttled session can run again.

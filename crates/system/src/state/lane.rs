@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityPhase, EntityState, FairState, VirtualTimes};
 use wavelock_kernel::{
-    BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase, ContextSettings, FairSettings,
-    Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Notification, Policy,
-    PreferredState, RecordState, Share, State, Tag,
+    BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
+    ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
+    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag,
 };
 
 record! {
