@@ -310,8 +310,12 @@ mod tests {
         let cap: Vec<u8> = twice[section + 16..].into();
         twice.extend(cap);
         assert!(MachineSpec::from_identity(&twice, modules()).is_err(), "a session has one cap");
-        let plain = MachineSpec { deviations: Vec::new(), ..sample() }.identity();
-        for end in (0..bytes.len()).filter(|&end| end != plain.len()) {
+        let mut shorter = sample();
+        shorter.sessions[1].cap = None;
+        let uncapped = shorter.identity();
+        let plain = MachineSpec { deviations: Vec::new(), ..shorter }.identity();
+        let sections = [plain.len(), uncapped.len()];
+        for end in (0..bytes.len()).filter(|end| !sections.contains(end)) {
             assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
         }
     }
