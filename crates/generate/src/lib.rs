@@ -251,7 +251,10 @@ pub fn machine(seed: u64) -> MachineSpec {
 /// Caps two sessions in three, some of them so that they are ended.
 fn with_caps(spec: &mut MachineSpec, mut draws: Draws, least: u64) {
     let frame = spec.frame_cycles.0;
-    for session in spec.sessions.iter_mut().filter(|_| !draws.one_in(3)) {
+    for session in &mut spec.sessions {
+        if draws.one_in(3) {
+            continue;
+        }
         let lanes = session.placement.lanes().len() as u64;
         let most = if draws.one_in(4) { frame } else { frame / 16 };
         session.cap = Some(CapSettings {
