@@ -1,7 +1,7 @@
 //! Machines with contexts, grants, calls and caps have the same run under every driver: step by step,
 //! groups in another order, restored from bytes, on workers.
 //!
-//! Every sixteenth generated machine has them; every eighth has caps. Together they reach every event about time and
+//! Every sixteenth generated machine has them; another sixteenth has caps. Together they reach every event about time and
 //! calls, which this file asserts; `step_equals_run` of `system` leaves those events to it. A
 //! failure prints the seed.
 
@@ -134,7 +134,7 @@ fn contexts_and_calls_have_the_same_run_under_every_driver_and_reach_every_event
 fn caps_have_the_same_run_under_every_driver() {
     let mut reached = Reached::default();
     let (mut saved, mut capped) = (0, 0);
-    for seed in (0..MACHINES).map(|number| number * wavelock_generate::CAPPED_EVERY + 5) {
+    for seed in (0..MACHINES).map(|number| number * wavelock_generate::CAPPED_EVERY + 13) {
         println!("seed {seed}");
         let spec = wavelock_generate::machine(seed);
         capped += spec.sessions.iter().filter(|session| session.cap.is_some()).count();
@@ -147,8 +147,8 @@ fn caps_have_the_same_run_under_every_driver() {
         saved += restored(seed, 5, &expected);
     }
     let count = |name| reached.0.get(name).copied().unwrap_or_default();
-    let (throttles, refills, kills) = (count("CapThrottle"), count("CapRefill"), count("Kill"));
-    println!("{capped} caps: throttled {throttles}, refilled {refills}, killed {kills}; {saved}");
+    let (throttles, refills) = (count("CapThrottle"), count("CapRefill"));
+    println!("{capped} caps: throttled {throttles}, refilled {refills}; {saved} saved");
     assert!(capped > 300 && saved > 100, "{capped} caps, {saved} boundaries saved");
-    assert!(throttles > 1_000 && refills > 1_000 && kills > 10);
+    assert!(throttles > 1_000 && refills > 1_000, "{throttles} throttles, {refills} refills");
 }

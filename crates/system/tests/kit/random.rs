@@ -322,7 +322,7 @@ pub(crate) fn wild_machine(seed: u64) -> Machine {
     machine
 }
 
-/// Caps about half of the sessions, some of them so that they are ended.
+/// Caps about half of the sessions.
 fn cap_sessions(machine: &mut Machine, choices: &mut Choices) {
     let gap = machine.spec.modules.iter().map(|module| module.code().gap().0).max().unwrap_or(0);
     for session in &mut machine.spec.sessions {
@@ -331,7 +331,7 @@ fn cap_sessions(machine: &mut Machine, choices: &mut Choices) {
             session.cap = Some(CapSettings {
                 budget: Cycles(2 * (gap + 24) * lanes + choices.below(3_000)),
                 period_frames: 1 + choices.below(3),
-                overrun: if choices.one_in(6) { CapOverrun::End } else { CapOverrun::Throttle },
+                overrun: CapOverrun::Throttle,
             });
         }
     }
