@@ -3,9 +3,9 @@
 //! [`case`] makes a machine whose sessions run one guest (`actor.wat`), driven by its own random
 //! stream: it computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels
 //! and faults. Every sixteenth machine has contexts and grants, and actors (`time.wat`) that call,
-//! serve and use every operation on contexts. In every sixteenth machine too, and in some of those with
-//! contexts, sessions have caps. Lanes, policy, wave length, wiring, splitting,
-//! stealing and balancing are random too. Parity tests, soaks and fuzzers run these machines.
+//! serve and use every operation on contexts. In another sixteenth of the machines, and in some of
+//! those with contexts, sessions have caps. Lanes, policy, wave length, wiring, splitting, stealing
+//! and balancing are random too. Parity tests, soaks and fuzzers run these machines.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
@@ -75,12 +75,12 @@ const fn is_timed(seed: u64) -> bool {
     seed % TIMED_EVERY == 3
 }
 
-/// One machine in this many has caps, starting with seed 13.
+/// One machine in this many has caps, starting with seed 9.
 pub const CAPPED_EVERY: u64 = 16;
 
 /// Whether the machine of a seed has caps; a quarter of the machines with contexts has.
 const fn is_capped(seed: u64) -> bool {
-    seed % CAPPED_EVERY == 13 || seed % (4 * TIMED_EVERY) == TIMED_EVERY + 3
+    seed % CAPPED_EVERY == 9 || seed % (4 * TIMED_EVERY) == TIMED_EVERY + 3
 }
 
 /// Maximum number of frames of a generated machine.
@@ -248,12 +248,12 @@ pub fn machine(seed: u64) -> MachineSpec {
     if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
 }
 
-/// Caps half of the sessions. Sessions move, and their accounts with them.
+/// Caps a third of the sessions. Sessions move, and their accounts with them.
 fn with_caps(spec: &mut MachineSpec, mut draws: Draws, least: u64) {
     let frame = spec.frame_cycles.0;
     (spec.steal, spec.balance) = (true, true);
     for session in &mut spec.sessions {
-        if draws.one_in(2) {
+        if !draws.one_in(3) {
             continue;
         }
         let lanes = session.placement.lanes().len() as u64;

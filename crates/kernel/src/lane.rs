@@ -178,8 +178,8 @@ pub(crate) struct Cache {
     /// Picks are by arrival alone: a FIFO policy without deviations.
     pub(crate) is_fifo: bool,
     /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has
-    /// no contexts or caps and is not measured, and the wave is bounded by its clock alone. Unless it
-    /// is 0, a woken coroutine goes to the tail of class 0.
+    /// no contexts or caps and is not measured, and the wave is bounded by its clock alone. Unless
+    /// it is 0, a woken coroutine goes to the tail of class 0.
     pub(crate) fast_end: u64,
     /// Cost of a pick of the coroutine that ran last.
     pub(crate) pick_cost: u64,

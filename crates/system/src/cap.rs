@@ -1,7 +1,7 @@
 //! Caps of sessions as traces and reports see them: the events, and the accounts of all lanes.
 //!
-//! Contract: an account belongs to one lane, so that nothing of a cap crosses lanes inside a wave. A
-//! session that is split has a part of its cap on each of its lanes; one that moves takes its
+//! Contract: an account belongs to one lane, so that nothing of a cap crosses lanes inside a wave.
+//! A session that is split has a part of its cap on each of its lanes; one that moves takes its
 //! account along. Elsewhere: charging, throttling and refilling (`kernel`).
 
 use crate::group::{Group, LaneState};

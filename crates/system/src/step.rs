@@ -158,7 +158,8 @@ impl Group {
     }
 
     /// Whether slices of this session may run in a batch. Contexts and caps decide and record
-    /// between slices, a profile stops at every safepoint, and a batch counts a slice's cycles in 32 bits.
+    /// between slices, a profile stops at every safepoint, and a batch counts a slice's cycles in
+    /// 32 bits.
     fn may_batch(&self, slice: &Slice) -> bool {
         let kernel = &self.lanes[slice.lane].kernel;
         !cfg!(feature = "plain")

@@ -796,6 +796,22 @@ impl<'s> Reader<'s, '_> {
         );
     }
 
+    /// Keeps the positions of a session's values, for refusals at load.
+    fn locate(&mut self, id: SessionId, draft: &SessionDraft) {
+        let globals = draft.coroutine_globals.as_ref().map(|globals| &globals.span);
+        let spans = [
+            (&keys::MODULE, Some(&draft.module.span)),
+            (&keys::NAME, Some(&draft.name.span)),
+            (&keys::COROUTINE_GLOBALS, globals),
+            (&keys::CAP_CYCLES, draft.cap.as_ref().map(|cap| &cap.span)),
+        ];
+        for (key, span) in spans {
+            if let Some(span) = span {
+                self.spans.insert(ManifestValue::Session(id, key.name), span.clone());
+            }
+        }
+    }
+
     /// Appends the sessions of one draft.
     fn expand(
         &mut self,
@@ -864,19 +880,7 @@ impl<'s> Reader<'s, '_> {
                 || vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)],
                 |lanes| lanes.value.clone(),
             );
-            self.spans
-                .insert(ManifestValue::Session(id, keys::MODULE.name), draft.module.span.clone());
-            self.spans.insert(ManifestValue::Session(id, keys::NAME.name), draft.name.span.clone());
-            if let Some(globals) = &draft.coroutine_globals {
-                self.spans.insert(
-                    ManifestValue::Session(id, keys::COROUTINE_GLOBALS.name),
-                    globals.span.clone(),
-                );
-            }
-            if let Some(cap) = &draft.cap {
-                let key = ManifestValue::Session(id, keys::CAP_CYCLES.name);
-                self.spans.insert(key, cap.span.clone());
-            }
+            self.locate(id, draft);
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
             sessions.push(Session {
                 args: draft
