@@ -308,7 +308,9 @@ impl Set {
     pub(crate) fn both<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u16> + 'a {
         let words = self.0.iter().zip(&other.0).map(|(one, two)| one & two);
         words.enumerate().flat_map(|(index, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| (index * 64 + bit) as u16)
+            (0..64)
+                .filter(move |bit| word >> bit & 1 != 0)
+                .map(move |bit| (index * 64 + bit) as u16)
         })
     }
 
@@ -333,6 +335,8 @@ pub(crate) struct Block {
     pub(crate) written: Set,
     /// Blocks that follow it, in either tier.
     successors: Vec<usize>,
+    /// Loop headers at which its last instruction stops without cycles left.
+    headers: Vec<usize>,
 }
 
 /// A function, taken apart.
@@ -349,11 +353,7 @@ pub(crate) struct TooLarge;
 
 impl<'a> Analysis<'a> {
     /// Analyses a function. `limit` bounds the size of the result and the time this takes.
-    pub(crate) fn new(
-        code: &'a Code,
-        function: &Function,
-        limit: usize,
-    ) -> Result<Self, TooLarge> {
+    pub(crate) fn new(code: &'a Code, function: &Function, limit: usize) -> Result<Self, TooLarge> {
         let (entry, end) = (function.entry, function.end);
         let size = (end - entry) as usize;
         let mut sites = Vec::new();
@@ -393,6 +393,7 @@ impl<'a> Analysis<'a> {
                     needed: Set::new(function.registers),
                     written: Set::new(function.registers),
                     successors: Vec::new(),
+                    headers: Vec::new(),
                 });
             }
             if let Some(block) = blocks.last_mut() {
@@ -417,20 +418,36 @@ impl<'a> Analysis<'a> {
     fn connect(&mut self) {
         for index in 0..self.blocks.len() {
             let last = self.sites[self.blocks[index].end - 1];
-            let mut found = Vec::new();
+            let (mut found, mut headers) = (Vec::new(), Vec::new());
             match flow(last.op) {
-                Flow::Jump => found.push(last.target()),
-                Flow::Branch => found.extend([last.target(), last.next]),
+                Flow::Jump => {
+                    found.push(last.target());
+                    if last.op == Op::JumpLoop {
+                        headers.push(last.target() - 1);
+                    }
+                }
+                Flow::Branch => {
+                    found.extend([last.target(), last.next]);
+                    headers.extend(last.header());
+                }
                 Flow::Table => {
-                    found.extend(last.entries().map(|entry| last.entry_target(entry)));
-                    found.sort_unstable();
-                    found.dedup();
+                    for entry in last.entries() {
+                        found.push(last.entry_target(entry));
+                        if entry.is_loop() {
+                            headers.push(last.entry_target(entry) - 1);
+                        }
+                    }
+                    for words in [&mut found, &mut headers] {
+                        words.sort_unstable();
+                        words.dedup();
+                    }
                 }
                 Flow::Next | Flow::Call | Flow::Interpret => found.push(last.next),
                 Flow::End => {}
             }
-            self.blocks[index].successors =
-                found.into_iter().map(|word| self.block_at(word)).collect();
+            let blocks = |words: Vec<u32>| words.into_iter().map(|word| self.block_at(word));
+            let (successors, headers) = (blocks(found).collect(), blocks(headers).collect());
+            (self.blocks[index].successors, self.blocks[index].headers) = (successors, headers);
         }
     }
 
@@ -441,7 +458,7 @@ impl<'a> Analysis<'a> {
             for index in (0..self.blocks.len()).rev() {
                 let block = &self.blocks[index];
                 let mut needed = Set(vec![0; block.needed.0.len()]);
-                for &next in &block.successors {
+                for &next in block.successors.iter().chain(&block.headers) {
                     needed.add(&self.blocks[next].needed);
                 }
                 for site in self.sites[block.first..block.end].iter().rev() {

@@ -96,7 +96,7 @@ pub enum Planted {
     Charge,
     /// Some operands are swapped.
     Operands,
-    /// An access may end one byte beyond the memory's end.
+    /// The last byte of a memory is out of bounds.
     Bounds,
     /// A store does not mark its page.
     Mark,

@@ -132,9 +132,8 @@ impl Translator<'_> {
     /// The dispatch to the stop points.
     fn entries(&mut self, entry: Value) {
         let analysis = self.analysis;
-        let stops: Vec<usize> = (1..analysis.blocks.len())
-            .filter(|&index| analysis.blocks[index].is_stop)
-            .collect();
+        let stops: Vec<usize> =
+            (1..analysis.blocks.len()).filter(|&index| analysis.blocks[index].is_stop).collect();
         if stops.is_empty() {
             self.builder.ins().jump(self.blocks[0], &[]);
             return;
@@ -192,8 +191,8 @@ impl Translator<'_> {
 
     fn finish(mut self, target: TargetFrontendConfig) {
         self.builder.switch_to_block(self.exit);
-        let [window, word, left, code] = [I64, I32, I32, I64]
-            .map(|kind| self.builder.append_block_param(self.exit, kind));
+        let [window, word, left, code] =
+            [I64, I32, I32, I64].map(|kind| self.builder.append_block_param(self.exit, kind));
         let flags = MemFlagsData::trusted();
         self.builder.ins().store(flags, window, self.context, field!(window));
         self.builder.ins().store(flags, word, self.context, field!(word));
@@ -549,8 +548,8 @@ impl Translator<'_> {
     /// The host's address of `size` bytes at `address`, or a fault.
     fn checked(&mut self, site: &Site<'_>, address: Value, size: u64) -> Value {
         let length = self.context_field(field!(length));
-        let less = u64::from(self.planted == Some(Planted::Bounds));
-        let size = self.constant(I64, size - less);
+        let more = u64::from(self.planted == Some(Planted::Bounds));
+        let size = self.constant(I64, size + more);
         let end = self.builder.ins().iadd(address, size);
         let is_outside = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, length);
         self.fault_if(is_outside, site.at, FaultCode::MemoryOutOfBounds);
@@ -611,6 +610,8 @@ impl Translator<'_> {
             Flow::Interpret => return self.interpret(site.at),
             Flow::Branch => {
                 let taken = self.condition(site);
+                // The counter of a loop is written before the branch stops.
+                add_writes(site, &mut self.written);
                 return self.branch(site, taken);
             }
             _ => {}
@@ -900,7 +901,6 @@ impl Translator<'_> {
 
     /// Floats to integers: with a fault, or saturating.
     fn truncate(&mut self, site: &Site<'_>) {
-        use Op::*;
         let Some(conversion) = conversion(site.op) else {
             unreachable!("no translation of {:?}", site.op)
         };
@@ -917,8 +917,7 @@ impl Translator<'_> {
                 }
             };
             let low = bound(self, low);
-            let code =
-                if includes_low { FloatCC::LessThan } else { FloatCC::LessThanOrEqual };
+            let code = if includes_low { FloatCC::LessThan } else { FloatCC::LessThanOrEqual };
             let is_below = self.builder.ins().fcmp(code, value, low);
             self.fault_if(is_below, site.at, FaultCode::IntegerOverflow);
             let high = bound(self, high);
