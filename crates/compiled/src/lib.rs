@@ -303,7 +303,7 @@ impl Compiler {
         if !buffer.relocs().is_empty() || buffer.alignment as usize > ALIGNMENT {
             return Err(Refusal::Generator);
         }
-        let frame = buffer.frame_layout().map_or(0, |layout| layout.frame_to_fp_offset);
+        let frame = buffer.frame_layout().map_or(u32::MAX, |layout| layout.frame_to_fp_offset);
         let offset = self.bytes.len().next_multiple_of(ALIGNMENT);
         if frame > self.options.frame_bytes
             || offset + buffer.data().len() > self.options.code_bytes
