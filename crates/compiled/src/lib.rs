@@ -359,7 +359,8 @@ impl Compiler {
     }
 }
 
-/// Runs the functions of compiled modules natively.
+/// Runs the functions of compiled modules natively. Each thread has a tier of its own; they share
+/// the compiled modules.
 #[derive(Default)]
 pub struct CompiledTier {
     modules: Vec<Arc<CompiledModule>>,
@@ -367,9 +368,6 @@ pub struct CompiledTier {
     last: usize,
     tables: Vec<TableView>,
 }
-
-// SAFETY of `Send` is not needed: the buffer of tables is empty between calls, but its type holds
-// pointers, so each thread has a tier of its own and shares the compiled modules.
 
 impl fmt::Debug for CompiledTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

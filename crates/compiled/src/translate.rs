@@ -605,6 +605,7 @@ impl Translator<'_> {
 
     // One instruction.
 
+    // Long: one arm per kind of instruction.
     fn instruction(&mut self, site: &Site<'_>) {
         match flow(site.op) {
             Flow::Interpret => return self.interpret(site.at),
