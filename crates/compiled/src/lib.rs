@@ -65,7 +65,8 @@ pub struct Options {
     pub function_words: u32,
     /// Bytes of machine code of one module; the functions beyond are left to the interpreter.
     pub code_bytes: usize,
-    /// Bytes of the host's stack that one function may use.
+    /// Bytes of the host's stack that one function may use; a thread that runs native code needs
+    /// that much beside its own use.
     pub frame_bytes: u32,
     /// Optimise: about three times the compile time.
     pub optimise: bool,
@@ -239,7 +240,7 @@ fn target(options: &Options) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     let values = [
         ("opt_level", if options.optimise { "speed" } else { "none" }),
-        ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
+        ("enable_verifier", "true"),
         ("enable_probestack", "false"),
         ("preserve_frame_pointers", "true"),
         ("unwind_info", "false"),
