@@ -34,6 +34,8 @@ RULES = [
      "fn sender(&self, position: u16) -> LaneId {\n        LaneId(self.lanes() - 1 - position)"),
     ("StealStartsElsewhere", "crates/kernel/src/migrate.rs",
      "(u64::from(thief.0) + round) %", "(u64::from(thief.0) + round + 1) %"),
+    ("StealIsFree", "crates/kernel/src/migrate.rs",
+     "            to.book(SchedulerOperation::Steal);\n", ""),
     ("LagIsForgotten", "crates/kernel/src/fair/queue.rs",
      "let lag = if placement == Placement::Initial || self.weight == 0 {",
      "let lag = if placement != Placement::Initial || self.weight == 0 {"),

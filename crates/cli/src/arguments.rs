@@ -119,6 +119,23 @@ impl MachineArguments {
             seed: self.seed,
         }
     }
+
+    /// The flags that were given, each with the flags of `resume` that do the same to a trace or a
+    /// snapshot; `None` where nothing can change it any more.
+    #[must_use]
+    pub fn given(&self) -> Vec<(&'static str, Option<&'static str>)> {
+        let flags = [
+            ("--policy", self.policy.is_some(), Some("--policy P")),
+            ("--lanes", self.lanes.is_some(), None),
+            ("--frames", self.frames.is_some(), Some("--frames N")),
+            ("--frame-cycles", self.frame_cycles.is_some(), None),
+            ("--quantum", self.quantum.is_some(), Some("--policy P --quantum C")),
+            ("--seed", self.seed.is_some(), None),
+            ("--input", self.input.is_some(), Some("--input FILE")),
+            ("--stdin", self.stdin.is_some(), Some("--input FILE")),
+        ];
+        flags.into_iter().filter(|flag| flag.1).map(|(flag, _, resume)| (flag, resume)).collect()
+    }
 }
 
 /// What to record of a run.
@@ -129,7 +146,10 @@ pub struct RecordArguments {
     pub record: Option<PathBuf>,
     /// What the trace contains: inputs (enough to replay), schedule (also which coroutine ran
     /// when), full (also every event)
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full)]
+    #[arg(
+        long, value_name = "LEVEL", value_enum, default_value_t = RecordLevel::Full,
+        requires = "record"
+    )]
     pub level: RecordLevel,
     /// Store a snapshot in the trace every FRAMES frames, for seeking and for `resume`
     #[arg(
@@ -145,6 +165,29 @@ pub struct RecordArguments {
         value_parser = |text: &str| number(text, 0, u64::MAX)
     )]
     pub states_every: Option<u64>,
+}
+
+/// How `run` and `resume` write the guests' output and log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OutputMode {
+    /// Unchanged: output to standard output, log to standard error.
+    Plain,
+    /// The same, in whole lines after the name of their session.
+    Prefix,
+    /// Both to standard output, as JSON Lines.
+    Json,
+    /// Each session's into its own files in this directory.
+    Files(PathBuf),
+}
+
+fn output_mode(text: &str) -> Result<OutputMode, String> {
+    match (text, text.strip_prefix("files=")) {
+        ("plain", _) => Ok(OutputMode::Plain),
+        ("prefix", _) => Ok(OutputMode::Prefix),
+        ("json", _) => Ok(OutputMode::Json),
+        (_, Some(folder)) if !folder.is_empty() => Ok(OutputMode::Files(folder.into())),
+        _ => Err("allowed: plain, prefix, json, files=DIR".to_owned()),
+    }
 }
 
 /// What a trace contains.
@@ -228,6 +271,11 @@ pub struct ResumeArguments {
     /// Write a cost report of the continued run to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's
+    /// name), json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in
+    /// DIR)
+    #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
+    pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -255,6 +303,11 @@ pub struct RunArguments {
     /// Write a cost report to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// How to write what the guests write: plain (unchanged), prefix (lines after the session's
+    /// name), json (JSON Lines with frame, session and stream), files=DIR (NAME.out and NAME.log in
+    /// DIR)
+    #[arg(long, value_name = "MODE", default_value = "plain", value_parser = output_mode)]
+    pub output: OutputMode,
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,

@@ -75,6 +75,9 @@ fn sample() -> Report {
         exit: 0,
         cycles,
         digest: "ab".repeat(32),
+        unread_input: None,
+        output: None,
+        log: None,
         faults: Vec::new(),
     };
     let operation =

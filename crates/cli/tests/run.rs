@@ -226,6 +226,137 @@ fn input_reaches_the_guest() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "from the pipe");
 }
 
+/// Takes one event with `input` in frame 0, then sleeps until frame 3.
+const TAKE_ONE: &str = r#"(module
+  (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
+  (import "wavelock" "sleep" (func $sleep (param i64)))
+  (memory 1)
+  (func (export "_start")
+    (drop (call $input (i32.const 0) (i32.const 16))) (call $sleep (i64.const 3))))"#;
+
+/// Frame 0 is read, frames 1 and 2 are dropped, frame 9 comes after the end.
+const FOUR_EVENTS: &str = r#"{"frame":0,"session":"*","text":"a"}
+{"frame":1,"session":"*","text":"b"}
+{"frame":2,"session":"*","text":"c"}
+{"frame":9,"session":"*","text":"d"}
+"#;
+
+#[test]
+fn input_that_was_not_read_is_counted_and_named() {
+    let folder =
+        folder("unread", &[("take.wat", TAKE_ONE), ("cat.wat", CAT), ("in.jsonl", FOUR_EVENTS)]);
+    let run = ["run", "take.wat", "--input", "in.jsonl", "--record", "take.trace"];
+    check("unread-input.txt", &wavelock(&folder, &run), 0);
+    check("unread-input-replay.txt", &wavelock(&folder, &["replay", "take.trace"]), 0);
+    let unread = serde_json::json!({ "dropped": 2, "left": 1 });
+    let object = json(&wavelock(&folder, &["run", "take.wat", "--input", "in.jsonl", "--json"]));
+    assert_eq!(object["sessions"][0]["unread_input"], unread);
+    let object = json(&wavelock(&folder, &["replay", "take.trace", "--json"]));
+    assert_eq!(object["unread_input"], serde_json::json!({ "take": unread }));
+    let resumed = ["resume", "take.trace", "--at-frame", "1", "--json"];
+    assert_eq!(json(&wavelock(&folder, &resumed))["sessions"][0]["unread_input"], unread);
+    let read = ["run", "cat.wat", "--input", "in.jsonl", "--json"];
+    let object = json(&wavelock(&folder, &read));
+    assert!(object["sessions"][0].get("unread_input").is_none(), "{object}");
+}
+
+#[test]
+fn flags_that_a_trace_cannot_honour_are_refused() {
+    let folder = folder("flags", &[("hello.wat", HELLO), ("in.jsonl", FOUR_EVENTS)]);
+    let record = ["run", "hello.wat", "--record", "hello.trace", "--level", "inputs"];
+    assert_eq!(wavelock(&folder, &record).status.code(), Some(0));
+    let snapshot = ["snapshot", "hello.wat", "--at-frame", "0", "-o", "hello.snap"];
+    assert_eq!(wavelock(&folder, &snapshot).status.code(), Some(0));
+    let flags = [
+        ["--policy", "fair"],
+        ["--lanes", "2"],
+        ["--frames", "3"],
+        ["--frame-cycles", "1_000"],
+        ["--quantum", "2_000"],
+        ["--seed", "1"],
+        ["--input", "in.jsonl"],
+        ["--stdin", "in.jsonl"],
+    ];
+    for [flag, value] in flags {
+        for file in ["hello.trace", "hello.snap"] {
+            let snapshot = ["snapshot", file, "--at-frame", "0", "-o", "other.snap", flag, value];
+            for arguments in [&snapshot[..], &["debug", file, flag, value]] {
+                let output = wavelock(&folder, arguments);
+                let text = text(&output);
+                assert_eq!(output.status.code(), Some(2), "{arguments:?}\n{text}");
+                let refusal = format!("{flag} cannot be applied to `{file}`");
+                assert!(text.contains(&refusal), "{arguments:?}\n{text}");
+            }
+        }
+        assert!(!folder.join("other.snap").exists(), "a refused command writes nothing");
+        let machine = wavelock(&folder, &["debug", "hello.wat", flag, value]);
+        assert_eq!(machine.status.code(), Some(0), "{flag} applies to a machine");
+    }
+    let plain = ["snapshot", "hello.trace", "--at-frame", "0", "-o", "other.snap"];
+    assert_eq!(wavelock(&folder, &plain).status.code(), Some(0));
+    std::fs::remove_file(folder.join("other.snap")).expect("it was just written");
+    let policy = ["snapshot", "hello.snap", "--at-frame", "0", "-o", "o", "--policy", "fair"];
+    check("flag-of-a-trace.txt", &wavelock(&folder, &policy), 2);
+    let level = ["run", "hello.wat", "--level", "inputs"];
+    check("usage-level.txt", &wavelock(&folder, &level), 2);
+}
+
+/// Writes half a line in one frame and the rest in the next, and a line to its log.
+const TALK: &str = r#"(module
+  (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+  (import "wavelock" "log" (func $log (param i32 i32)))
+  (import "wavelock" "sleep" (func $sleep (param i64)))
+  (memory 1) (data (i32.const 0) "one\0atwo\0aa note\0a")
+  (func (export "_start")
+    (drop (call $output (i32.const 0) (i32.const 6)))
+    (call $log (i32.const 8) (i32.const 7))
+    (call $sleep (i64.const 1))
+    (drop (call $output (i32.const 6) (i32.const 2)))
+    (drop (call $output (i32.const 0) (i32.const 3)))))"#;
+
+#[test]
+fn guest_output_carries_its_session() {
+    let manifest = "[[session]]\nname = \"bot\"\nmodule = \"talk.wat\"\ncount = 2\n\n[[session]]\nname = \"quiet\"\nmodule = \"loop.wat\"\n";
+    let quiet = "(module (func (export \"_start\")))";
+    let folder =
+        folder("output", &[("talk.wat", TALK), ("loop.wat", quiet), ("talk.toml", manifest)]);
+    let run = |mode: &str, more: &[&str]| {
+        let arguments = [&["run", "talk.toml", "--workers", "1", "--output", mode], more].concat();
+        wavelock(&folder, &arguments)
+    };
+    check("output-prefix.txt", &run("prefix", &[]), 0);
+    check("output-json.txt", &run("json", &[]), 0);
+    check("output-wrong.txt", &run("file", &[]), 2);
+    let colored = |color: &str| run("prefix", &["--color", color]).stdout.contains(&0x1b);
+    assert!(colored("always") && !colored("auto") && !colored("never"));
+
+    // The files of an earlier run are replaced, and nothing else is written to standard output.
+    let file = |name: &str| folder.join("guests").join(name);
+    std::fs::create_dir_all(folder.join("guests")).expect("a folder");
+    for name in ["bot.0.out", "quiet.out"] {
+        std::fs::write(file(name), "of an earlier run").expect("a file");
+    }
+    let output = run("files=guests", &[]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{}", text(&output));
+    let read = |name: &str| std::fs::read_to_string(file(name)).expect("a file");
+    for name in ["bot.0", "bot.1"] {
+        assert_eq!(read(&format!("{name}.out")), "one\ntwo\none");
+        assert_eq!(read(&format!("{name}.log")), "a note\n");
+    }
+    assert!(!file("quiet.out").exists());
+    check("output-no-folder.txt", &run("files=talk.wat", &[]), 1);
+
+    let object = json(&run("plain", &["--json"]));
+    let said = serde_json::json!({ "bytes": 11, "cut": 0, "text": "one\ntwo\none" });
+    assert_eq!(object["sessions"][1]["output"], said);
+    assert_eq!(object["sessions"][1]["log"]["text"], "a note\n");
+    assert!(object["sessions"][2].get("output").is_none(), "{object}");
+    let mut digests = ["plain", "prefix", "json", "files=guests"]
+        .map(|mode| json(&run(mode, &["--json"]))["digest"].clone().to_string());
+    digests.sort();
+    assert_eq!(digests[0], digests[3], "the mode is not part of the run");
+}
+
 #[test]
 fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
     let folder = folder("ends", &[("crash.wat", CRASH), ("wait.wat", WAIT), ("loop.wat", LOOP)]);

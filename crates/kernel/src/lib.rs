@@ -97,7 +97,7 @@ pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairSettings, Share};
 pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
-pub use migrate::{MigrationStuck, MoveBan, MoveKind, find_steal};
+pub use migrate::{MigrationStuck, MoveBan, MoveKind, RunnableSession, find_steal};
 pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PolicyKind, PriorityRule};
 pub use switch::{Began, Departure};
 pub use types::{

@@ -73,6 +73,17 @@ pub enum MoveBan {
     Call,
 }
 
+/// A session with work on a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunnableSession {
+    /// The session.
+    pub session: u32,
+    /// Its coroutines on the lane, runnable or not.
+    pub coroutines: u32,
+    /// How often the first of them changed lanes.
+    pub migrations: u32,
+}
+
 /// A coroutine that waits although another lane is idle, because its session may not move
 /// (cpu-authority D.6 c).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +108,12 @@ fn steal_victims(thief: LaneId, lanes: u16, round: u64) -> impl Iterator<Item = 
     rotation
         .filter(move |&lane| lane != thief)
         .take(usize::from(STEAL_VICTIMS.min(lanes.saturating_sub(1))))
+}
+
+/// The positions of a lane's sessions that are inspected in a round, in order.
+fn inspected(sessions: usize, round: u64) -> impl Iterator<Item = usize> {
+    let start = (round % sessions.max(1) as u64) as usize;
+    (0..sessions.min(STEAL_SESSIONS)).map(move |offset| (start + offset) % sessions)
 }
 
 /// The session that a lane without work takes in a round, and the lane that has it; the rule is in
@@ -210,8 +227,8 @@ impl Lane {
     }
 
     /// Moves every coroutine of a session from this lane to another, which books a steal if it is
-    /// one, and a migration per coroutine; `each` gets every tag with its new reference, in order of
-    /// arrival. Returns how many moved.
+    /// one, and a migration per coroutine; `each` gets every tag with its new reference, in order
+    /// of arrival. Returns how many moved.
     ///
     /// # Errors
     /// The session has no coroutine here; one of them is in a slice, or holds or lends a context;
@@ -266,13 +283,10 @@ impl Lane {
         if self.ready_count() + u32::from(current.is_some()) < 2 {
             return Err(None);
         }
-        let start = (round % sessions.len() as u64) as usize;
         // Work that would stay: the current coroutine, or a second session with a ready one.
         let mut stays = current.is_some();
         let (mut candidate, mut stuck) = (None, None);
-        for index in
-            (0..sessions.len().min(STEAL_SESSIONS)).map(|offset| (start + offset) % sessions.len())
-        {
+        for index in inspected(sessions.len(), round) {
             let session = sessions[index].session;
             if Some(session) == current {
                 continue;
@@ -293,6 +307,21 @@ impl Lane {
             }
         }
         Err(stuck)
+    }
+
+    /// The sessions with a runnable coroutine among the first few of this lane in a round, which
+    /// are those that a steal would inspect.
+    pub fn runnable_sessions(&self, round: u64) -> impl Iterator<Item = RunnableSession> {
+        let sessions = self.sessions.table();
+        let current = (self.current != NIL).then(|| self.slab.hot(self.current).tag.session());
+        inspected(sessions.len(), round).map(|index| sessions[index]).filter_map(move |list| {
+            let is_current = Some(list.session) == current;
+            (is_current || self.first_ready_of(list.session).is_some()).then(|| RunnableSession {
+                session: list.session,
+                coroutines: list.count,
+                migrations: self.slab.ledger(list.head).migrations,
+            })
+        })
     }
 
     /// A ready coroutine among the first few of a session on this lane.

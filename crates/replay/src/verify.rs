@@ -11,7 +11,9 @@ use std::fmt;
 use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
-use wavelock_system::{HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, World};
+use wavelock_system::{
+    HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, UnreadInput, World,
+};
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::Waves;
 
@@ -22,6 +24,8 @@ pub struct Verified {
     pub frames: u64,
     /// The summary of the replayed run.
     pub summary: RunSummary,
+    /// By session: the input events that the replayed run did not read.
+    pub unread: Vec<UnreadInput>,
     /// How the recorded run ended, if the trace is complete.
     pub ending: Option<Ending>,
     /// The first difference.
@@ -191,6 +195,7 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         }
     }
     let summary = waves.world_mut().summary();
+    let unread = waves.world_mut().unread_input();
     let finished = waves.world().outcome().is_some();
     comparison.check_end(finished, &summary);
     if let Some(error) = comparison.error {
@@ -198,7 +203,7 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
     }
     let Comparison { equal, ending, divergence, missing, .. } = comparison;
     let telemetry = trace.telemetry;
-    Ok(Verified { frames: equal, summary, ending, divergence, missing, telemetry })
+    Ok(Verified { frames: equal, summary, unread, ending, divergence, missing, telemetry })
 }
 
 impl<R: Read> Comparison<'_, R> {

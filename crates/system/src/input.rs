@@ -26,6 +26,24 @@ pub struct InputEvent {
     pub bytes: Box<[u8]>,
 }
 
+/// Input events of a session that it did not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UnreadInput {
+    /// Events that were dropped at the end of their frame. Not part of a snapshot: a resumed run
+    /// counts from where it resumed.
+    pub dropped: u64,
+    /// Events that are still queued, are for a later frame, or came after the session's end.
+    pub left: u64,
+}
+
+impl UnreadInput {
+    /// Both together.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.dropped + self.left
+    }
+}
+
 /// The input of one session that it has not read.
 ///
 /// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream.
@@ -43,6 +61,8 @@ pub(crate) struct InputQueue {
     /// Coroutines that wait in `fd_read`, first come first.
     pub(crate) waiting: WaitQueue<u32>,
     pub(crate) next_ticket: u64,
+    /// Events dropped at frame ends since the machine was loaded or restored. Not state.
+    pub(crate) dropped: u64,
 }
 
 impl InputQueue {
@@ -108,7 +128,12 @@ impl InputQueue {
         let dropped = self.events.len() as u64;
         self.events.clear();
         self.read = 0;
+        self.dropped += dropped;
         dropped
+    }
+
+    pub(crate) fn unread(&self) -> UnreadInput {
+        UnreadInput { dropped: self.dropped, left: self.events.len() as u64 + self.coming }
     }
 }
 
@@ -140,5 +165,6 @@ mod tests {
         assert_eq!(queue.end_frame(), 1);
         assert_eq!(queue.next_event(), None);
         assert!(!queue.finished());
+        assert_eq!(queue.unread(), UnreadInput { dropped: 1, left: 1 });
     }
 }

@@ -103,7 +103,7 @@ pub use context::ContextSummary;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
-pub use input::{InputEvent, Recipient};
+pub use input::{InputEvent, Recipient, UnreadInput};
 pub use load::{LoadError, Loaded, MAX_LANES, MOST_CYCLES, MissingImport, Warning};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;

@@ -2,10 +2,10 @@
 //! at a frame's end (semantics 14).
 //!
 //! A lane without work takes one session from a lane with more, by the kernel's rule. At a frame's
-//! end, the lane with the most ready coroutines gives a session to the lane with the fewest. Both
-//! read virtual state alone. A session moves whole, with its coroutines, channels and ports;
-//! afterwards the wiring of its channels is recomputed. Split sessions, and those whose lane the
-//! manifest names, do not move.
+//! end, the lane with the most ready coroutines gives a session to the lane with the fewest, or
+//! sessions that cannot be divided evenly take turns. All of it reads virtual state alone. A
+//! session moves whole, with its coroutines, channels and ports; afterwards the wiring of its
+//! channels is recomputed. Split sessions, and those whose lane the manifest names, do not move.
 
 use crate::channel::Wiring;
 use crate::group::{Credit, LaneState};
@@ -13,13 +13,18 @@ use crate::index::SessionIndex;
 use crate::world::World;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
-use wavelock_kernel::{MoveBan, MoveKind, Refusal, Reservation, Tag, find_steal};
+use wavelock_abi::{ChannelId, LaneId, SessionId};
+use wavelock_kernel::{MoveBan, MoveKind, Refusal, Reservation, RunnableSession, find_steal};
 use wavelock_trace::{Event, EventWriter};
 
 /// The reasons of a [`Event::Move`].
 const STOLEN: u64 = 0;
 const BALANCED: u64 = 1;
+
+/// Coroutines of a session that takes turns, at most.
+const TURN_COROUTINES: u32 = 8;
+/// Cycles between two turns, at least: the migrations of a turn are less than 1.5 % of them.
+const TURN_CYCLES: u128 = 65_536;
 
 impl World {
     /// Every idle lane, in lane order, tries to take one session.
@@ -43,28 +48,74 @@ impl World {
     /// At a frame's end: the lane with the most coroutines that could run gives one session to the
     /// lane with the fewest, if that leaves them closer; at most half as often as there are lanes.
     /// Among equal lanes the first; the session by the kernel's rule for a steal, with the frame as
-    /// its round.
+    /// its round. If nothing moves, sessions may take turns.
     pub(crate) fn balance(&mut self) {
+        let mut has_moved = false;
         for _ in 0..(self.spec.lanes / 2) {
-            let load = |lane: u16| {
-                let population = self.lane_ref(lane).kernel.population();
-                population.ready + population.running
-            };
-            let alone = || (0..self.spec.lanes).filter(|&lane| self.is_alone(lane));
-            let busiest = alone().max_by_key(|&lane| (load(lane), core::cmp::Reverse(lane)));
-            let idlest = alone().min_by_key(|&lane| (load(lane), lane));
-            let (Some(from), Some(to)) = (busiest, idlest) else { return };
-            let ahead = load(from) - load(to);
+            let Some((from, to, ahead)) = self.unequal_lanes() else { break };
             let ban = |session| self.move_ban(SessionId(session));
             let kernel = &self.lane_ref(from).kernel;
-            let Ok(session) = kernel.offer(self.frame().0, ban) else { return };
+            let Ok(session) = kernel.offer(self.frame().0, ban) else { break };
             if kernel.session(session).count() as u32 >= ahead {
-                return;
+                break;
             }
-            if let Err(refusal) = self.move_session(SessionId(session), from, to, BALANCED) {
-                self.groups[0].failure = Some(refusal);
-                return;
-            }
+            self.move_for_balance(session, from, to);
+            has_moved = true;
+        }
+        if !has_moved && self.is_time_for_a_turn() {
+            self.take_turns();
+        }
+    }
+
+    /// Of sessions that cannot be divided evenly (three on two lanes), the one that has moved least
+    /// often goes from the busiest lane to the idlest, so that all have the emptier lane in turn.
+    /// It has as many coroutines as the lanes differ by, at most [`TURN_COROUTINES`], and the
+    /// weight of every session inspected on both lanes: unequal weights may be in balance as
+    /// they are.
+    fn take_turns(&mut self) {
+        let Some((from, to, ahead)) = self.unequal_lanes() else { return };
+        let round = self.frame().0;
+        let runnable = |lane: u16| self.lane_ref(lane).kernel.runnable_sessions(round);
+        let weight = |found: &RunnableSession| self.session_ref(SessionId(found.session)).weight;
+        let Some(first) = runnable(to).next() else { return };
+        if ahead > TURN_COROUTINES
+            || runnable(from).chain(runnable(to)).any(|other| weight(&other) != weight(&first))
+        {
+            return;
+        }
+        let turn = runnable(from)
+            .filter(|found| found.coroutines == ahead)
+            .filter(|found| self.move_ban(SessionId(found.session)).is_none())
+            .min_by_key(|found| (found.migrations, found.session));
+        if let Some(turn) = turn {
+            self.move_for_balance(turn.session, from, to);
+        }
+    }
+
+    /// Whether a multiple of [`TURN_CYCLES`] passes in the frame that ends.
+    fn is_time_for_a_turn(&self) -> bool {
+        let cycles = u128::from(self.spec.frame_cycles.0);
+        let turns_until = |frame: u64| u128::from(frame) * cycles / TURN_CYCLES;
+        turns_until(self.frame().0) < turns_until(self.frame().0.saturating_add(1))
+    }
+
+    /// Of the lanes that are alone in their groups, the one with the most runnable coroutines and
+    /// the one with the fewest, with their difference, if there is one.
+    fn unequal_lanes(&self) -> Option<(u16, u16, u32)> {
+        let load = |lane: u16| {
+            let population = self.lane_ref(lane).kernel.population();
+            population.ready + population.running
+        };
+        let alone = || (0..self.spec.lanes).filter(|&lane| self.is_alone(lane));
+        let from = alone().max_by_key(|&lane| (load(lane), core::cmp::Reverse(lane)))?;
+        let to = alone().min_by_key(|&lane| (load(lane), lane))?;
+        let ahead = load(from) - load(to);
+        (ahead > 0).then_some((from, to, ahead))
+    }
+
+    fn move_for_balance(&mut self, session: u32, from: u16, to: u16) {
+        if let Err(refusal) = self.move_session(SessionId(session), from, to, BALANCED) {
+            self.groups[0].failure = Some(refusal);
         }
     }
 
@@ -96,21 +147,18 @@ impl World {
     ) -> Result<(), Refusal> {
         let coroutines = self.lane_ref(from).kernel.session(session.0).count() as u32;
         self.lane(to).kernel.reserve(Reservation { coroutines, sessions: 1 })?;
-        let mut arrived: Vec<(Tag, CoroutineRef)> = Vec::with_capacity(coroutines as usize);
         let kind = if reason == STOLEN { MoveKind::Stolen } else { MoveKind::Assigned };
         let [(giver, giving), (taker, taking)] =
             [from, to].map(|lane| self.lane_positions[usize::from(lane)]);
         let groups = self.groups.get_disjoint_mut([giver.get(), taker.get()]);
         let [giver, taker] = groups.expect("sessions move between groups");
+        let index = giver.local.get(session).expect("the session is in its group");
+        let state = &mut giver.sessions[index.get()];
         let (giver, taker) = (&mut giver.lanes[giving], &mut taker.lanes[taking]);
         giver.kernel.move_session(session.0, &mut taker.kernel, kind, |tag, reference| {
-            arrived.push((tag, reference))
+            state.tasks.moved(tag.slot(), to, reference)
         })?;
-        let state = self.session(session);
-        for (tag, reference) in arrived {
-            state.tasks.moved(tag.slot(), to, reference);
-        }
-        state.lanes = alloc::vec![to];
+        state.lanes.fill(to);
         self.progress.moves += 1;
         self.carry(session, from, to);
         self.rewire(session);

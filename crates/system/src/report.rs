@@ -1,5 +1,6 @@
 //! The summary of a run: plain numbers for the command line to print.
 
+use crate::input::UnreadInput;
 use crate::session::{FaultRecord, SessionOutcome};
 use crate::world::{RunOutcome, World};
 use alloc::string::String;
@@ -119,6 +120,12 @@ impl World {
             peak: self.progress.peak,
             sessions,
         }
+    }
+
+    /// By session: the input events it has not read so far.
+    #[must_use]
+    pub fn unread_input(&self) -> Vec<UnreadInput> {
+        self.session_ids().map(|session| self.session_ref(session).input.unread()).collect()
     }
 
     fn session_summary(&self, id: SessionId) -> SessionSummary {

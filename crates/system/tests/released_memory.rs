@@ -1,48 +1,11 @@
 //! A machine that is dropped at any moment frees all its memory, including what waiting coroutines
 //! own. Measured with a counting allocator.
 
+mod counting;
 mod kit;
 
+use counting::HELD;
 use kit::{Collected, Machine};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    /// Bytes held, less those given back, on this thread.
-    static HELD: Cell<i64> = const { Cell::new(0) };
-}
-
-fn note(bytes: usize, sign: i64) {
-    let _ = HELD.try_with(|held| held.set(held.get() + sign * bytes as i64));
-}
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches only a thread-local
-// cell.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size(), 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note(layout.size(), -1);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(layout.size(), -1);
-        note(size, 1);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Some select among two channels, some wait for bytes, get them and have not taken them yet, and
 /// in the end all are waited for by one that never gets its answer.

@@ -2,7 +2,7 @@
 //! produces the text.
 
 use super::explore::record_machine_only;
-use super::files::{is_trace, open_trace};
+use super::files::{is_trace, open_trace, refuse_flags};
 use super::machine::{describe, refuse_recorded};
 use super::replay::unreadable;
 use super::{emit, emit_json};
@@ -227,6 +227,7 @@ struct AnswerRow {
 pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
     let path = arguments.machine.file.as_path();
     if is_trace(path) {
+        refuse_flags(&arguments.machine)?;
         let file = open_trace(path)?;
         let timeline =
             Timeline::open(BufReader::new(file)).map_err(|error| failure(path, &error))?;

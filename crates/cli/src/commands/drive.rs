@@ -6,7 +6,7 @@ use super::emit_json;
 use super::memory::MemoryGuard;
 use super::streams::Streams;
 use super::summary;
-use crate::arguments::RecordArguments;
+use crate::arguments::{OutputMode, RecordArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -33,6 +33,7 @@ pub(super) struct Driven<'a> {
     /// The machine as a trace stores it, if a trace is written.
     pub(super) machine: Option<RecordedMachine>,
     pub(super) report: Option<&'a Path>,
+    pub(super) output: &'a OutputMode,
     pub(super) json: bool,
 }
 
@@ -48,6 +49,7 @@ impl Driven<'_> {
             recording,
             machine,
             report,
+            output,
             json,
         } = self;
         // Create the file first: an unwritable path should fail before the run, not after it.
@@ -60,7 +62,7 @@ impl Driven<'_> {
         let workers = workers.unwrap_or_else(|| cores().min(u64::from(world.spec().lanes)));
         // The streams already receive what the recorder would forward.
         let mut nowhere = ();
-        let mut streams = Streams::new(json, world.spec().max_frames, collector);
+        let mut streams = Streams::new(json, world.spec(), output, collector)?;
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;
             if resumed {
@@ -78,8 +80,9 @@ impl Driven<'_> {
             );
         }
         let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
-        streams.finish();
+        let finished = streams.finish();
         let Some(outcome) = result? else { return Ok(Exit::Done) };
+        finished?;
         let telemetry = telemetry(&waves, began);
         let world = waves.world_mut();
         let run = world.summary();
@@ -102,7 +105,9 @@ impl Driven<'_> {
             failures.extend(report.and_then(|report| write_report(file, &report)).err());
         }
         if json {
-            emit_json(&summary::object(world, &run, Some(telemetry)))?;
+            let mut object = summary::object(world, &run, Some(telemetry));
+            streams.guests.add_heads(&mut object.sessions);
+            emit_json(&object)?;
         } else {
             let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
         }
@@ -222,9 +227,7 @@ fn drive(
         if let Some(collector) = &mut streams.collector {
             collector.look(world);
         }
-        streams.after_round(world.frame().0, world.steps()).map_err(|error| {
-            Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}"))
-        })?;
+        streams.after_round(world.frame().0, world.steps())?;
         memory.look()?;
         if round == Round::Over {
             return Ok(Some(waves.world().outcome().unwrap_or(RunOutcome::Finished)));

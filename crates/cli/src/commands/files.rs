@@ -1,6 +1,7 @@
 //! Input files, each read completely up to a limit, and output files, opened before there is a
 //! result to write.
 
+use crate::arguments::MachineArguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::manifest::grouped;
@@ -62,6 +63,19 @@ pub(super) fn not_a_trace(path: &Path, wanted: &str) -> Failure {
         path.display()
     );
     Failure::new(Exit::Refused, message)
+}
+
+/// Refuses flags that change a machine for a file that already contains one.
+pub(super) fn refuse_flags(arguments: &MachineArguments) -> Result<(), Failure> {
+    let Some(&(flag, resume)) = arguments.given().first() else { return Ok(()) };
+    let path = arguments.file.display();
+    let fork = resume.map_or_else(String::new, |resume| {
+        format!(", or fork the run with `wavelock resume {path} {resume}`")
+    });
+    let message = format!(
+        "{flag} cannot be applied to `{path}`, which contains its machine and inputs: give the manifest or module it was made from{fork}"
+    );
+    Err(Failure::new(Exit::Usage, message))
 }
 
 /// The bytes of a stream, named `path` in errors; fails if there are more than `most`.

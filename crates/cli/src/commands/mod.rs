@@ -17,6 +17,7 @@ mod lab;
 mod load;
 mod machine;
 mod memory;
+mod output;
 mod replay;
 mod report;
 mod run;

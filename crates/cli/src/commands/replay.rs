@@ -4,10 +4,11 @@
 use super::export::names;
 use super::files::open_trace;
 use super::machine::refuse_recorded;
-use super::{emit, emit_json};
+use super::{emit, emit_json, summary};
 use crate::arguments::{DiffArguments, Envelope, ReplayArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::report::UnreadRow;
 use crate::table::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ struct ReplayObject {
     workers: u64,
     divergence: Option<DivergenceRow>,
     missing: Option<String>,
+    /// By session that did not read all of its input.
+    unread_input: BTreeMap<String, UnreadRow>,
     /// The trace's record of how it was made.
     telemetry: BTreeMap<String, String>,
 }
@@ -102,6 +105,12 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
         );
         return Err(Failure::new(Exit::Refused, message));
     }
+    let sessions = verified.summary.sessions.iter().map(|session| session.name.clone());
+    let unread: BTreeMap<String, UnreadRow> = sessions
+        .zip(&verified.unread)
+        .filter(|_| verified.divergence.is_none() && verified.missing.is_none())
+        .filter_map(|(session, &unread)| Some((session, summary::unread_row(unread)?)))
+        .collect();
     let diverged = verified.divergence.is_some();
     let verdict = match (&verified.divergence, &verified.missing) {
         (Some(_), _) => "divergence",
@@ -117,6 +126,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             workers: arguments.workers,
             divergence: verified.divergence.as_ref().map(|found| row(found, &names)),
             missing: verified.missing.clone(),
+            unread_input: unread,
             telemetry: verified.telemetry.clone(),
         })?;
     } else {
@@ -129,6 +139,10 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
         if let Some(missing) = &verified.missing {
             text.push_str(&format!("missing: {missing}\n"));
         }
+        summary::print_unread(
+            &mut text,
+            unread.iter().map(|(session, &row)| (session.as_str(), row)),
+        );
         if let Some(found) = &verified.divergence {
             let [recorded, replayed] = in_words(found, [&names, &names]);
             let place = found.place(&|session| names.session(session));

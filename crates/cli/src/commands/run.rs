@@ -22,6 +22,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         recording: &arguments.recording,
         machine: recorded,
         report: arguments.report.as_deref(),
+        output: &arguments.output,
         json: arguments.json,
     };
     driven.complete()

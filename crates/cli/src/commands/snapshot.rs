@@ -7,10 +7,10 @@
 
 use super::drive::Driven;
 use super::emit_json;
-use super::files::{is_trace, open_trace, reserve};
+use super::files::{is_trace, open_trace, refuse_flags, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
 use super::streams::Streams;
-use crate::arguments::{ResumeArguments, SnapshotArguments};
+use crate::arguments::{OutputMode, ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::manifest::grouped;
@@ -36,6 +36,7 @@ struct SnapshotObject {
 pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let path = &arguments.machine.file;
     let source = if is_trace(path) {
+        refuse_flags(&arguments.machine)?;
         let mut archive = open(path)?;
         let number = newest(&mut archive, path, Some(arguments.at_frame))?;
         let world = restore_at(&mut archive, path, number, Some(arguments.at_frame))?;
@@ -49,7 +50,7 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let (mut world, machine) = source;
     let out = &arguments.output;
     let (file, is_new) = reserve(out)?;
-    let streams = Streams::new(arguments.json, world.spec().max_frames, None);
+    let streams = Streams::new(arguments.json, world.spec(), &OutputMode::Plain, None)?;
     let mut stop =
         Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
     stop.boundary(&mut world);
@@ -100,12 +101,9 @@ fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> R
         let round =
             waves.round(stop).map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?;
         let world = waves.world();
-        let written = stop.streams.after_round(world.frame().0, world.steps());
-        written.map_err(|error| {
-            Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}"))
-        })?;
+        stop.streams.after_round(world.frame().0, world.steps())?;
         if round == Round::Over {
-            stop.streams.finish();
+            stop.streams.finish()?;
             let last = waves.world().frame().0;
             let wanted = arguments.at_frame;
             return Err(Failure::new(
@@ -116,8 +114,7 @@ fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> R
             ));
         }
     }
-    stop.streams.finish();
-    Ok(())
+    stop.streams.finish()
 }
 
 /// A sink that writes the state before a frame to a file.
@@ -267,6 +264,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         recording: &arguments.recording,
         machine: arguments.recording.record.is_some().then_some(machine),
         report: arguments.report.as_deref(),
+        output: &arguments.output,
         json: arguments.json,
     };
     driven.complete()

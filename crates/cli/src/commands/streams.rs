@@ -4,17 +4,20 @@
 //! write error ends the run, because output would be lost. A closed pipe is not an error: the
 //! caller decides whether the run still has something else to produce.
 
+use super::costs::Collector;
+use super::output::{GuestOutput, Stream};
+use crate::arguments::OutputMode;
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::manifest::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
-use wavelock_system::{FrameCosts, Sink, World};
+use wavelock_system::{FrameCosts, MachineSpec, Sink, World};
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;
-
-use super::costs::Collector;
 
 /// Interval of the progress line, and the delay before it first appears.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -23,8 +26,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(super) struct Streams<'a> {
     /// Write the guests' output to standard error, because standard output is for JSON.
     swapped: bool,
-    output: Vec<u8>,
-    log: Vec<u8>,
+    /// What the guests write.
+    pub(super) guests: GuestOutput,
     /// The reader of the guests' output closed the pipe.
     unread: bool,
     progress: Option<Progress>,
@@ -42,9 +45,30 @@ struct Progress {
 impl Streams<'_> {
     pub(super) fn new(
         swapped: bool,
-        max_frames: Option<u64>,
+        spec: &MachineSpec,
+        mode: &OutputMode,
         collector: Option<Collector>,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
+        let max_frames = spec.max_frames;
+        let styled = |stream| stream != anstream::ColorChoice::Never;
+        let errors = styled(anstream::AutoStream::choice(&io::stderr()));
+        let output =
+            if swapped { errors } else { styled(anstream::AutoStream::choice(&io::stdout())) };
+        let names = spec.sessions.iter().map(|session| session.name.as_str());
+        let guests =
+            GuestOutput::new(mode, names, [output, errors], swapped).map_err(
+                |error| match mode {
+                    OutputMode::Files(path) if path.exists() && !path.is_dir() => Failure::new(
+                        Exit::Host,
+                        format!(
+                            "`{}` is not a directory: --output files=DIR needs one",
+                            path.display()
+                        ),
+                    ),
+                    OutputMode::Files(path) => Failure::file("write", path, &error),
+                    _ => lost(&error),
+                },
+            )?;
         let progress = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(max_frames.unwrap_or(0));
             let template = if max_frames.is_some() {
@@ -58,15 +82,7 @@ impl Streams<'_> {
             );
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
-        Self {
-            swapped,
-            output: Vec::new(),
-            log: Vec::new(),
-            unread: false,
-            progress,
-            collector,
-            recorder: None,
-        }
+        Ok(Self { swapped, guests, unread: false, progress, collector, recorder: None })
     }
 
     /// Whether the run has nothing left to produce: its output has no reader, and no trace, report
@@ -76,13 +92,8 @@ impl Streams<'_> {
     }
 
     /// Writes the output of the round, and updates the progress line if it is due.
-    pub(super) fn after_round(&mut self, frame: u64, steps: u64) -> io::Result<()> {
-        if self.unread {
-            self.output.clear();
-            self.log.clear();
-        } else if !self.output.is_empty() || !self.log.is_empty() {
-            self.write()?;
-        }
+    pub(super) fn after_round(&mut self, frame: u64, steps: u64) -> Result<(), Failure> {
+        self.write().map_err(|error| lost(&error))?;
         if let Some(progress) = &mut self.progress {
             let now = Instant::now();
             if now >= progress.next {
@@ -102,7 +113,12 @@ impl Streams<'_> {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let (output, log, swapped) = (&self.output, &self.log, self.swapped);
+        self.guests.write_files()?;
+        let ((output, log), swapped) = (self.guests.ready(), self.swapped);
+        if self.unread || output.is_empty() && log.is_empty() {
+            self.guests.clear();
+            return Ok(());
+        }
         let write = || -> io::Result<()> {
             if !log.is_empty() {
                 io::stderr().write_all(log)?;
@@ -118,8 +134,7 @@ impl Streams<'_> {
             Some(progress) => progress.bar.suspend(write),
             None => write(),
         };
-        self.output.clear();
-        self.log.clear();
+        self.guests.clear();
         match result {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.unread = true;
@@ -129,21 +144,28 @@ impl Streams<'_> {
         }
     }
 
-    /// Removes the progress line.
-    pub(super) fn finish(&mut self) {
+    /// Removes the progress line and writes lines that have no end.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
         if let Some(progress) = self.progress.take() {
             progress.bar.finish_and_clear();
         }
+        self.guests.end();
+        self.write().map_err(|error| lost(&error))
     }
 }
 
+/// A write error of the guests' output.
+fn lost(error: &io::Error) -> Failure {
+    Failure::new(Exit::Host, format!("the guests' output cannot be written: {error}"))
+}
+
 impl Sink for Streams<'_> {
-    fn output(&mut self, _: SessionId, bytes: &[u8]) {
-        self.output.extend_from_slice(bytes);
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.guests.push(session, Stream::Output, bytes);
     }
 
-    fn log(&mut self, _: SessionId, bytes: &[u8]) {
-        self.log.extend_from_slice(bytes);
+    fn log(&mut self, session: SessionId, bytes: &[u8]) {
+        self.guests.push(session, Stream::Log, bytes);
     }
 
     fn frame(
@@ -153,6 +175,7 @@ impl Sink for Streams<'_> {
         boundary: &[u8],
         lanes: &mut dyn Iterator<Item = &[u8]>,
     ) {
+        self.guests.frame(frame.0);
         if self.collector.is_none() && self.recorder.is_none() {
             return;
         }

@@ -2,7 +2,8 @@
 
 use crate::manifest::grouped;
 use crate::report::{
-    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry, WaitRow,
+    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry,
+    UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
@@ -11,7 +12,8 @@ use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, FaultCode};
 use wavelock_debug::{function_name, show};
 use wavelock_system::{
-    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, WaitTarget, Waiting, World,
+    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput, WaitTarget,
+    Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
@@ -20,6 +22,7 @@ const SHOWN: usize = 16;
 /// The object of `run --json`; without telemetry, that of a report.
 pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetry>) -> Summary {
     let (spawned, finished, faulted) = run.coroutines();
+    let unread = world.unread_input();
     Summary {
         outcome: run.outcome.unwrap_or(RunOutcome::Finished).name().to_owned(),
         digest: run.digest.to_string(),
@@ -36,7 +39,8 @@ pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetr
             .sessions
             .iter()
             .enumerate()
-            .map(|(index, session)| session_object(world, index, session))
+            .zip(unread)
+            .map(|((index, session), unread)| session_object(world, index, session, unread))
             .collect(),
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
@@ -47,6 +51,7 @@ fn session_object(
     world: &World,
     index: usize,
     session: &wavelock_system::SessionSummary,
+    unread: UnreadInput,
 ) -> SessionSummary {
     SessionSummary {
         name: session.name.clone(),
@@ -54,7 +59,46 @@ fn session_object(
         exit: session.exit,
         cycles: session.cycles.0,
         digest: session.digest.to_string(),
+        unread_input: unread_row(unread),
+        output: None,
+        log: None,
         faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
+    }
+}
+
+/// `None` if the session read all of its input.
+pub(super) fn unread_row(unread: UnreadInput) -> Option<UnreadRow> {
+    (unread.total() > 0).then_some(UnreadRow { dropped: unread.dropped, left: unread.left })
+}
+
+/// Names the sessions that did not read all of their input, and the rule.
+pub(super) fn print_unread<'a>(
+    text: &mut String,
+    rows: impl Iterator<Item = (&'a str, UnreadRow)> + Clone,
+) {
+    let note = AnsiColor::Yellow.on_default().bold();
+    for (session, UnreadRow { dropped, left }) in rows.clone().take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "{note}unread input{note:#}: {session} did not read {}: {} dropped at the end of their frame, {} left at the end",
+            plural(dropped + left, "event"),
+            grouped(dropped),
+            grouped(left)
+        );
+    }
+    let count = rows.count();
+    if count > SHOWN {
+        let _ = writeln!(
+            text,
+            "  and {} (--json lists all)",
+            plural((count - SHOWN) as u64, "other session")
+        );
+    }
+    if count > 0 {
+        let _ = writeln!(
+            text,
+            "  `input` takes events of the current frame only; `fd_read` keeps them for later frames (docs/spec/semantics.md, rule 32)"
+        );
     }
 }
 
@@ -178,6 +222,11 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let _ = writeln!(text, "digest: {}", object.digest);
     print_sessions(&mut text, &object);
     print_faults(&mut text, run, &object);
+    let sessions = object.sessions.iter();
+    print_unread(
+        &mut text,
+        sessions.filter_map(|session| Some((session.name.as_str(), session.unread_input?))),
+    );
     if let Some(deadlock) = &object.deadlock {
         print_deadlock(&mut text, deadlock);
     }

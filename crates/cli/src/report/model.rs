@@ -57,9 +57,42 @@ pub struct SessionSummary {
     pub cycles: u64,
     /// Hash of its observables, in hex.
     pub digest: String,
+    /// Input events it did not read, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unread_input: Option<UnreadRow>,
+    /// The head of its output, in `run --json` and `resume --json`, if it wrote any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<OutputRow>,
+    /// The head of its log, as of its output.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log: Option<OutputRow>,
     /// Its first faults.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<FaultRow>,
+}
+
+/// The head of what a session wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OutputRow {
+    /// Bytes it wrote.
+    pub bytes: u64,
+    /// Bytes that are not here, because of the limits on this object.
+    pub cut: u64,
+    /// The head, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text: Option<String>,
+    /// The head in hex, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hex: Option<String>,
+}
+
+/// Input events that a session did not read (rule 32 of `docs/spec/semantics.md`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnreadRow {
+    /// Dropped, because `input` did not take them in their frame.
+    pub dropped: u64,
+    /// Left when the session or the run ended.
+    pub left: u64,
 }
 
 /// One fault: the coroutine, the reason and the position.

@@ -152,8 +152,8 @@ impl Codec for Queue {
 }
 
 parts! {
-    // Events that are not delivered yet are counted from the inputs.
-    InputQueue { events, read, stream, waiting, next_ticket fixed coming }
+    // Events that are not delivered yet are counted from the inputs; dropped ones from the restore.
+    InputQueue { events, read, stream, waiting, next_ticket fixed coming, dropped }
     Port { closed, sent fixed channel, name, home, credits }
     Channel {
         capacity, queue, receivers, selectors, senders, closed, next_ticket, wiring as Update

@@ -1,0 +1,74 @@
+//! A steal and a depleted budget allocate nothing in a wave of a whole machine, once it has run for
+//! a while: a counting allocator watches waves and their ends.
+
+mod counting;
+mod kit;
+
+use counting::COUNT;
+use kit::Machine;
+use wavelock_abi::Cycles;
+use wavelock_system::{ContextSpec, World};
+
+/// Allocations in the waves and wave ends of the next `frames` frames. Frame ends are not counted.
+fn allocations(world: &mut World, frames: u64) -> u64 {
+    let last = world.frame().0 + frames;
+    let mut counted = 0;
+    while world.frame().0 < last {
+        assert!(world.open_wave(&mut ()).expect("the host can"), "the machine goes on");
+        let before = COUNT.get();
+        world.groups_mut().iter_mut().for_each(|group| group.run_wave());
+        world.close_wave();
+        counted += COUNT.get() - before;
+    }
+    counted
+}
+
+/// Works for a number of turns that differs from session to session, sleeps, and so on.
+fn restless(number: u32) -> String {
+    format!(
+        r#"(func (export "_start") (local $i i32)
+          (loop $forever
+            (local.set $i (i32.const 0))
+            (loop $l
+              (local.set $i (i32.add (local.get $i) (i32.const 1)))
+              (br_if $l (i32.lt_u (local.get $i) (i32.const {}))))
+            (call $sleep (i64.const {}))
+            (br $forever)))"#,
+        1_000 + 700 * number,
+        1 + number % 3
+    )
+}
+
+#[test]
+fn a_steal_allocates_nothing() {
+    let mut machine = Machine::lanes(3);
+    for number in 0..9 {
+        machine.session(&format!("s{number}"), &restless(number));
+    }
+    machine.times(20_000, 2_000, 500);
+    machine.spec.steal = true;
+    let mut world = machine.world(false);
+    allocations(&mut world, 300);
+    let before = world.crossings_and_moves().1;
+    let counted = allocations(&mut world, 300);
+    let steals = world.crossings_and_moves().1 - before;
+    assert!(steals > 100, "{steals} steals");
+    assert_eq!(counted, 0, "allocations in {steals} steals");
+}
+
+#[test]
+fn a_depleted_budget_allocates_nothing() {
+    let mut machine = Machine::new();
+    for name in ["bound", "free"] {
+        machine.session(name, r#"(func (export "_start") (loop $l (br $l)))"#);
+    }
+    machine.times(100_000, 20_000, 5_000);
+    let session = wavelock_abi::SessionId(0);
+    let context = ContextSpec::new("bound", session, Cycles(12_000), Cycles(50_000));
+    machine.spec.contexts.push(context);
+    let mut world = machine.world(false);
+    allocations(&mut world, 100);
+    assert_eq!(allocations(&mut world, 100), 0);
+    let throttles = world.contexts()[0].view.counts.throttles;
+    assert!(throttles >= 390, "{throttles}");
+}
