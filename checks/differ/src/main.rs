@@ -31,7 +31,7 @@ use random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use wavelock_compiled::{CompiledModule, CompiledTier, Options};
+use wavelock_compiled::{CompiledModule, CompiledTier};
 use wavelock_module::{ExportKind, Limits, LoadError, Module};
 
 /// A program that uses more cycles is long.
@@ -97,7 +97,7 @@ pub(crate) fn first_memory(module: &Module) -> Option<&str> {
 
 /// A tier with native code for the module.
 fn tier_of(module: &Arc<Module>) -> Result<CompiledTier, String> {
-    let code = CompiledModule::new(module, &Options::default());
+    let code = CompiledModule::new(module, &wavelock_compiled::Options::default());
     let mut tier = CompiledTier::default();
     tier.add(Arc::new(code.map_err(|error| error.to_string())?));
     Ok(tier)
