@@ -4,8 +4,8 @@
 //! never half-moved; old references are stale afterwards. Coroutines leave in the order of their
 //! arrivals and keep that order on the new lane, where they arrive last: arrivals are lane-local
 //! and cannot be compared across lanes. Block reasons, sleep deadlines, fair lag, tokens, holds and
-//! the ledger move along, and so does the account of a capped session; the rest of a quantum and the
-//! age of `Aging` do not. Nothing allocates.
+//! the ledger move along, and so does the account of a capped session; the rest of a quantum and
+//! the age of `Aging` do not. Nothing allocates.
 //!
 //! The steal rule ([`find_steal`]; semantics 14, cpu-authority B.6): a lane without work probes at
 //! most `min(lanes - 1, 4)` victims, starting at lane `(thief + round) mod lanes` and going up,
