@@ -10,6 +10,7 @@
 //!
 //! An exit stores the registers that are both; an entry loads the needed ones.
 
+use crate::Planted;
 use wavelock_module::{Code, Form, Function, Op, TableEntry, Word};
 
 /// An instruction.
@@ -353,7 +354,12 @@ pub(crate) struct TooLarge;
 
 impl<'a> Analysis<'a> {
     /// Analyses a function. `limit` bounds the size of the result and the time this takes.
-    pub(crate) fn new(code: &'a Code, function: &Function, limit: usize) -> Result<Self, TooLarge> {
+    pub(crate) fn new(
+        code: &'a Code,
+        function: &Function,
+        limit: usize,
+        planted: Option<Planted>,
+    ) -> Result<Self, TooLarge> {
         let (entry, end) = (function.entry, function.end);
         let size = (end - entry) as usize;
         let mut sites = Vec::new();
@@ -405,6 +411,9 @@ impl<'a> Analysis<'a> {
         }
         let mut analysis = Self { sites, blocks, starts, entry };
         analysis.connect();
+        if planted == Some(Planted::Header) {
+            analysis.blocks.iter_mut().for_each(|block| block.headers.clear());
+        }
         analysis.find_needed(code);
         analysis.find_written();
         Ok(analysis)

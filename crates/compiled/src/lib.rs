@@ -101,6 +101,10 @@ pub enum Planted {
     Bounds,
     /// A store does not mark its page.
     Mark,
+    /// A loop that stops at its header stores what its body needs, not what the header shows.
+    Header,
+    /// A loop that stops does not store the counter that it has just stepped.
+    Counter,
 }
 
 /// Why nothing could be compiled.
@@ -270,8 +274,8 @@ impl Compiler {
     ) -> Result<(), Refusal> {
         let code = module.code();
         let limit = self.options.function_words as usize;
-        let analysis =
-            Analysis::new(code, function, limit).map_err(|TooLarge| Refusal::TooLarge)?;
+        let analysis = Analysis::new(code, function, limit, self.options.planted)
+            .map_err(|TooLarge| Refusal::TooLarge)?;
         let translated = translate::translate(
             code.words(),
             function,

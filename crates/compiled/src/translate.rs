@@ -612,7 +612,9 @@ impl Translator<'_> {
             Flow::Branch => {
                 let taken = self.condition(site);
                 // The counter of a loop is written before the branch stops.
-                add_writes(site, &mut self.written);
+                if self.planted != Some(Planted::Counter) {
+                    add_writes(site, &mut self.written);
+                }
                 return self.branch(site, taken);
             }
             _ => {}

@@ -57,7 +57,9 @@ fn slices_in_random_tiers_change_nothing() {
 
 #[test]
 fn planted_miscompilations_are_found() {
-    for fault in [Planted::LiveSet, Planted::Charge, Planted::Operands, Planted::Mark] {
+    for fault in
+        [Planted::LiveSet, Planted::Charge, Planted::Operands, Planted::Mark, Planted::Header]
+    {
         let found = (0..PROGRAMS).find(|&seed| {
             let Some(program) = program(seed) else { return false };
             let mut driver = Lockstep::new(seed, 7, 4, 1 << 20).with_planted(fault);
