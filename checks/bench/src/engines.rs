@@ -25,6 +25,9 @@ pub enum Engine {
     WasmiFuel,
     /// wasmi without fuel.
     Wasmi,
+    /// `wavelock-compiled`, the same machine with native code.
+    #[cfg(feature = "jit")]
+    Compiled,
     /// wasmtime with fuel.
     #[cfg(feature = "jit")]
     WasmtimeFuel,
@@ -39,6 +42,8 @@ impl Engine {
         Engine::WasmiFuel,
         Engine::Wasmi,
         #[cfg(feature = "jit")]
+        Engine::Compiled,
+        #[cfg(feature = "jit")]
         Engine::WasmtimeFuel,
         Engine::Lua,
     ];
@@ -49,6 +54,8 @@ impl Engine {
             Engine::Ours => "ours",
             Engine::WasmiFuel => "wasmi-fuel",
             Engine::Wasmi => "wasmi",
+            #[cfg(feature = "jit")]
+            Engine::Compiled => "compiled",
             #[cfg(feature = "jit")]
             Engine::WasmtimeFuel => "wasmtime-fuel",
             Engine::Lua => "lua",
@@ -62,6 +69,8 @@ impl Engine {
             Engine::WasmiFuel => wasmi(kernel, true).map(Some),
             Engine::Wasmi => wasmi(kernel, false).map(Some),
             #[cfg(feature = "jit")]
+            Engine::Compiled => compiled(kernel).map(Some),
+            #[cfg(feature = "jit")]
             Engine::WasmtimeFuel => wasmtime(kernel).map(Some),
             Engine::Lua => Ok(lua(kernel)),
         }
@@ -71,9 +80,39 @@ impl Engine {
 fn ours(kernel: &Kernel) -> Result<Prepared, String> {
     let module =
         Module::new(&kernel.bytes, &Limits::default()).map_err(|error| error.to_string())?;
+    on_our_machine(&Arc::new(module), run)
+}
+
+#[cfg(feature = "jit")]
+fn compiled(kernel: &Kernel) -> Result<Prepared, String> {
+    use wavelock_compiled::{CompiledModule, CompiledTier, Options};
+    let module =
+        Module::new(&kernel.bytes, &Limits::default()).map_err(|error| error.to_string())?;
+    let module = Arc::new(module);
+    let (code, time) = crate::clock::time(|| CompiledModule::new(&module, &Options::default()));
+    let code = code.map_err(|error| error.to_string())?;
+    eprintln!(
+        "{}: {} bytes of WebAssembly, {} of machine code in {:.2} ms, {:?}",
+        kernel.name,
+        kernel.bytes.len(),
+        code.code_bytes(),
+        time.0 as f64 / 1e6,
+        code.counts()
+    );
+    let mut tier = CompiledTier::default();
+    tier.add(Arc::new(code));
+    on_our_machine(&module, move |session, coroutine, cycles| {
+        wavelock_machine::run_tiered(session, coroutine, cycles, &mut tier)
+    })
+}
+
+fn on_our_machine(
+    module: &Arc<Module>,
+    mut run: impl FnMut(&mut Session, &mut Coroutine, Cycles) -> Stop + 'static,
+) -> Result<Prepared, String> {
     let mut session = Session::new(SessionLimits::default());
     let instance =
-        session.instantiate(Arc::new(module), &[]).map_err(|error| format!("{error:?}"))?;
+        session.instantiate(Arc::clone(module), &[]).map_err(|error| format!("{error:?}"))?;
     let Some(Extern::Function(function)) = session.export(instance, "run") else {
         return Err("no export `run`".into());
     };

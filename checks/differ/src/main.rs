@@ -31,6 +31,7 @@ use random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use wavelock_compiled::{CompiledModule, CompiledTier};
 use wavelock_module::{ExportKind, Limits, LoadError, Module};
 
 /// A program that uses more cycles is long.
@@ -94,6 +95,14 @@ pub(crate) fn first_memory(module: &Module) -> Option<&str> {
     memory.map(|export| export.name.as_str())
 }
 
+/// A tier with native code for the module.
+fn tier_of(module: &Arc<Module>) -> Result<CompiledTier, String> {
+    let code = CompiledModule::new(module, &wavelock_compiled::Options::default());
+    let mut tier = CompiledTier::default();
+    tier.add(Arc::new(code.map_err(|error| error.to_string())?));
+    Ok(tier)
+}
+
 /// Runs a program in every way; returns the first difference.
 fn check(
     program: &Program,
@@ -118,13 +127,16 @@ fn check(
         }
     };
     tally.open += u64::from(whole.observed.ends.iter().any(Ended::is_open));
+    let (mut one, mut two) = (tier_of(&module)?, tier_of(&module)?);
     let modes = [
         ("restored", Mode::Restored),
+        ("in random tiers", Mode::Tiers(&mut one)),
+        ("natively", Mode::Native(&mut two)),
         ("sliced", Mode::Sliced),
         ("stepped", Mode::Stepped(coverage)),
     ];
-    // Long programs run once, sliced and serialized together.
-    let ways = if whole.cycles.iter().sum::<u64>() > LONG_CYCLES { 1 } else { modes.len() };
+    // Long programs run in one way per tier, sliced and serialized together.
+    let ways = if whole.cycles.iter().sum::<u64>() > LONG_CYCLES { 2 } else { modes.len() };
     for (name, mode) in modes.into_iter().take(ways) {
         let other = ours::observe(program, &module, mode, seed)?;
         if let Some(text) = other.difference(&whole) {

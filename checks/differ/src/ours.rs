@@ -1,5 +1,5 @@
-//! Runs a program on our machine: in one slice, in slices, serialized and restored, or by
-//! instruction.
+//! Runs a program on our machine: in one slice, in slices, serialized and restored, by instruction,
+//! as native code, or in a mix of tiers.
 //!
 //! The law checked here: all ways give the same result, including cycles and digest, also if a call
 //! runs out of cycles. Elsewhere: the oracles (`compiler`, `interpreter`), what is compared
@@ -13,9 +13,10 @@ use crate::program::{
 use crate::random::Random;
 use std::sync::Arc;
 use wavelock_abi::{Cycles, FaultCode};
+use wavelock_compiled::CompiledTier;
 use wavelock_machine::{
     Coroutine, Digest, Extern, FunctionAddress, InstanceId, LinkError, Session, SessionLimits,
-    Stepped, Stepper, Stop, coroutine_digest, decode, encode, run, session_digest,
+    Stepped, Stepper, Stop, coroutine_digest, decode, encode, run, run_tiered, session_digest,
 };
 use wavelock_module::{ImportKind, Module};
 
@@ -41,6 +42,10 @@ pub(crate) enum Mode<'a> {
     Restored,
     /// One instruction at a time, counting each.
     Stepped(&'a mut Coverage),
+    /// Native code, in one slice.
+    Native(&'a mut CompiledTier),
+    /// Slices, each in a random tier, some serialized.
+    Tiers(&'a mut CompiledTier),
 }
 
 /// The result of a program and its cost: the same in every mode.
@@ -272,14 +277,14 @@ impl Run<'_> {
     ) -> Stop {
         loop {
             let left = self.program.most_cycles.saturating_sub(coroutine.used().0);
-            let whole = matches!(self.mode, Mode::Whole);
+            let whole = matches!(self.mode, Mode::Whole | Mode::Native(_));
             // Long programs are split into as many slices as short ones.
             let scale =
                 [1, 4, 40, 4_096, 1 + self.program.most_cycles / 16][self.random.below(5) as usize];
             let scale = scale.max(coroutine.used().0 / 64);
             let bound = if whole { left } else { left.min(1 + self.random.below(scale)) };
             let stop = self.slice(session, coroutine, stepper, bound);
-            if let Mode::Restored = self.mode
+            if let Mode::Restored | Mode::Tiers(_) = self.mode
                 && self.snapshot_bytes < MOST_SNAPSHOT_BYTES
                 && self.random.below(4) == 0
             {
@@ -315,6 +320,10 @@ impl Run<'_> {
                         Stepped::Stopped(stop) | Stepped::Over(stop) => break stop,
                     }
                 }
+            }
+            Mode::Native(tier) => run_tiered(session, coroutine, Cycles(bound), *tier),
+            Mode::Tiers(tier) if self.random.below(4) != 0 => {
+                run_tiered(session, coroutine, Cycles(bound), *tier)
             }
             _ => run(session, coroutine, Cycles(bound)),
         };

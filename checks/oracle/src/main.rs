@@ -187,6 +187,7 @@ fn running(running: &Running, picked: bool, switched: bool) -> String {
         BoundReason::Quantum => "quantum",
         BoundReason::WaveEnd => "wave",
         BoundReason::Refill | BoundReason::Release => "context",
+        BoundReason::Cap => "cap",
     };
     format!(
         "run {} {} {why} {} {}",

@@ -79,6 +79,7 @@ fn sample() -> Report {
         output: None,
         log: None,
         faults: Vec::new(),
+        cap: Vec::new(),
     };
     let operation =
         |name: &str, count: u64, cycles: u64| OperationRow { name: name.to_owned(), count, cycles };

@@ -15,7 +15,7 @@ coroutines [SESSION] list coroutines         stack COROUTINE      its call stack
 channels [SESSION]   list channels           memory SESSION ADDRESS [LENGTH]
 why COROUTINE        why it runs next or not events               events of the last step
 lanes                next coroutine of each  contexts             budgets and their holders
-where                the position in the run
+caps                 caps of sessions        where                the position in the run
 screen               overview                help, quit
 A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
 ";
@@ -49,6 +49,7 @@ const WORDS: &[&str] = &[
     "memory",
     "why",
     "contexts",
+    "caps",
     "events",
     "lanes",
     "where",
@@ -146,6 +147,8 @@ pub enum Command {
     Memory(String, u64, u64),
     /// Every context.
     Contexts,
+    /// Caps of sessions.
+    Caps,
     /// Why a coroutine runs next, or not.
     Why(String),
     /// The events of the last step.
@@ -210,6 +213,7 @@ impl Command {
             }
             ["why", coroutine] => Self::Why((*coroutine).into()),
             ["contexts"] => Self::Contexts,
+            ["caps"] => Self::Caps,
             ["events"] => Self::Events,
             ["lanes"] => Self::Lanes,
             ["where"] => Self::Where,
@@ -269,6 +273,7 @@ mod tests {
             "memory main 0x40 16",
             "why main/0.1",
             "contexts",
+            "caps",
             "events",
             "lanes",
             "where",

@@ -214,6 +214,7 @@ impl<R: Read + Seek> Debugger<R> {
                 }
             },
             Command::Contexts => self.contexts(),
+            Command::Caps => self.caps(),
             Command::Events => self.events(),
             Command::Lanes => self.lanes(),
             Command::Where => self.place(),
@@ -515,6 +516,23 @@ impl<R: Read + Seek> Debugger<R> {
         }
         if all.is_empty() {
             text.push_str("no contexts\n");
+        }
+        text
+    }
+
+    /// Every cap and its account.
+    fn caps(&self) -> String {
+        let all = self.world().caps();
+        let mut text = String::new();
+        for cap in all.iter().take(SHOWN) {
+            let session = self.session_name(u64::from(cap.session.0));
+            let _ = writeln!(text, "{session}: {}", words::cap_text(cap));
+        }
+        if all.len() > SHOWN {
+            let _ = writeln!(text, "and {} more", all.len() - SHOWN);
+        }
+        if all.is_empty() {
+            text.push_str("no caps\n");
         }
         text
     }

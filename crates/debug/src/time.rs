@@ -229,7 +229,9 @@ pub(crate) fn lately<R: Read + Seek>(
     name: CoroutineName,
 ) -> Result<Vec<String>, TimelineError> {
     let here = timeline.position().step;
-    if !timeline.world().spec().grants_time() || here == 0 {
+    let spec = timeline.world().spec();
+    let is_capped = spec.sessions.get(name.session.0 as usize).is_some_and(|of| of.cap.is_some());
+    if !(spec.grants_time() || is_capped) || here == 0 {
         return Ok(Vec::new());
     }
     let mut told: VecDeque<String> = VecDeque::new();
@@ -256,7 +258,7 @@ pub(crate) fn lately<R: Read + Seek>(
     Ok(told.into())
 }
 
-/// Whether an event concerns the context of a coroutine.
+/// Whether an event concerns the context of a coroutine, or the cap of its session.
 fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
     match *event {
         Event::Bind { session, slot, .. }
@@ -269,6 +271,9 @@ fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
         | Event::Return { session, slot, .. }
         | Event::Deny { session, slot, .. } => {
             (session, slot) == (u64::from(name.session.0), u64::from(name.reference.slot))
+        }
+        Event::CapThrottle { session, .. } | Event::CapRefill { session, .. } => {
+            session == u64::from(name.session.0)
         }
         _ => false,
     }

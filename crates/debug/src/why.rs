@@ -13,7 +13,7 @@ use std::io::{Read, Seek};
 use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
 use wavelock_kernel::{BlockReason, Candidate, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
-use wavelock_system::{CoroutineLook, Presence, Stage, WaitTarget, Waiting, World};
+use wavelock_system::{CapSummary, CoroutineLook, Presence, Stage, WaitTarget, Waiting, World};
 
 /// Maximum number of listed candidates and holders; the rest are counted.
 const LISTED: usize = 16;
@@ -271,7 +271,10 @@ fn verdict(
         Some(State::Blocked { reason }) => {
             (Verdict::Waits, format!("it waits for {}", reason.meaning()))
         }
-        Some(State::Throttled { .. }) => (Verdict::Held, "it is runnable, but throttled".into()),
+        Some(State::Throttled { .. }) => {
+            let by_cap = spent_cap(world, look).map(|cap| words::throttled_by_cap(&cap));
+            (Verdict::Held, by_cap.unwrap_or_else(|| "it is runnable, but throttled".into()))
+        }
         Some(State::Finished | State::Faulted | State::Canceled) => {
             (Verdict::Absent, "it has ended".into())
         }
@@ -396,6 +399,12 @@ pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, 
     (seen, false)
 }
 
+/// The cap of its session on its lane, if that is used up.
+fn spent_cap(world: &World, look: &CoroutineLook) -> Option<CapSummary> {
+    let mut caps = world.caps_of(look.name.session).into_iter();
+    caps.find(|cap| cap.account.is_spent && cap.lane.0 == look.lane)
+}
+
 fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
     let now = world.frame().0;
     match look.state? {
@@ -408,6 +417,12 @@ fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
             || "never: there is no more input".into(),
             |frame| format!("when input arrives, next in frame {}", frame.0),
         )),
+        State::Throttled { .. }
+            if let Some(until) = spent_cap(world, look).and_then(|cap| cap.until) =>
+        {
+            let frames = until.0.saturating_sub(now);
+            Some(format!("at the start of frame {}, in {frames} frames", until.0))
+        }
         State::Throttled { .. } => {
             let (amount, at) = why
                 .context

@@ -1,7 +1,45 @@
 //! Texts for the kernel's reasons, policies and keys, and the state names of breakpoints.
 //! Elsewhere: the kernel prints states and refusals itself.
 
-use wavelock_kernel::{Because, DecisionKey, Policy, PriorityRule, State};
+use wavelock_kernel::{Because, CapState, DecisionKey, Policy, PriorityRule, State};
+use wavelock_system::CapSummary;
+
+/// What a session has used of its cap on a lane, in words.
+pub(crate) fn cap_text(cap: &CapSummary) -> String {
+    let CapState { settings, used, counts, .. } = cap.account;
+    let mut text = format!(
+        "{} of {} cycles used on lane {}, refilled every {}, on overrun {}; {} charged, used up {} \
+         times, longest overrun {}",
+        used.0,
+        settings.budget.0,
+        cap.lane.0,
+        frames(settings.period_frames),
+        settings.overrun.name(),
+        counts.consumed.0,
+        counts.throttles,
+        counts.longest_overrun.0
+    );
+    if let Some(until) = cap.until {
+        text += &format!("; throttled until frame {}", until.0);
+    }
+    text
+}
+
+fn frames(count: u64) -> String {
+    if count == 1 { "frame".to_owned() } else { format!("{count} frames") }
+}
+
+/// Why a coroutine whose session has used up its cap does not run.
+pub(crate) fn throttled_by_cap(cap: &CapSummary) -> String {
+    let CapState { settings, used, .. } = cap.account;
+    format!(
+        "it is runnable, but its session used {} of the {} cycles of its cap on lane {} (per {})",
+        used.0,
+        settings.budget.0,
+        cap.lane.0,
+        frames(settings.period_frames)
+    )
+}
 
 /// The name of a state in breakpoints.
 pub(crate) const fn state_word(state: State) -> &'static str {

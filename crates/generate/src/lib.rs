@@ -3,8 +3,9 @@
 //! [`case`] makes a machine whose sessions run one guest (`actor.wat`), driven by its own random
 //! stream: it computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels
 //! and faults. Every sixteenth machine has contexts and grants, and actors (`time.wat`) that call,
-//! serve and use every operation on contexts. Lanes, policy, wave length, wiring, splitting,
-//! stealing and balancing are random too. Parity tests, soaks and fuzzers run these machines.
+//! serve and use every operation on contexts. In another sixteenth of the machines, and in some of
+//! those with contexts, sessions have caps. Lanes, policy, wave length, wiring, splitting, stealing
+//! and balancing are random too. Parity tests, soaks and fuzzers run these machines.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
@@ -17,7 +18,9 @@ use wavelock_abi::{
     Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId,
     Weight,
 };
-use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PriorityRule};
+use wavelock_kernel::{
+    Activation, CapOverrun, CapSettings, FairSettings, OverrunPolicy, Policy, PriorityRule,
+};
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
     ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, World,
@@ -70,6 +73,14 @@ pub const TIMED_EVERY: u64 = 16;
 /// Whether the machine of a seed has contexts.
 const fn is_timed(seed: u64) -> bool {
     seed % TIMED_EVERY == 3
+}
+
+/// One machine in this many has caps, starting with seed 9.
+pub const CAPPED_EVERY: u64 = 16;
+
+/// Whether the machine of a seed has caps; a quarter of the machines with contexts has.
+const fn is_capped(seed: u64) -> bool {
+    seed % CAPPED_EVERY == 9 || seed % (4 * TIMED_EVERY) == TIMED_EVERY + 3
 }
 
 /// Maximum number of frames of a generated machine.
@@ -231,7 +242,28 @@ pub fn machine(seed: u64) -> MachineSpec {
             }
         }
     }
+    if is_capped(seed) {
+        with_caps(&mut spec, Draws(seed ^ 0xca95), least);
+    }
     if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
+}
+
+/// Caps a third of the sessions. Sessions move, and their accounts with them.
+fn with_caps(spec: &mut MachineSpec, mut draws: Draws, least: u64) {
+    let frame = spec.frame_cycles.0;
+    (spec.steal, spec.balance) = (true, true);
+    for session in &mut spec.sessions {
+        if !draws.one_in(3) {
+            continue;
+        }
+        let lanes = session.placement.lanes().len() as u64;
+        let most = if draws.one_in(3) { frame } else { frame / 16 };
+        session.cap = Some(CapSettings {
+            budget: Cycles(least * lanes + draws.below(most + 1)),
+            period_frames: 1 + draws.below(4),
+            overrun: CapOverrun::Throttle,
+        });
+    }
 }
 
 /// The same machine with contexts and grants for some sessions; contexts that admission control

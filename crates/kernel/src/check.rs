@@ -16,7 +16,8 @@
 //! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget;
 //!    chains of loans name each lender once.
 //! 9. Cache: it is what [`Lane::refresh`] derives.
-//! 10. Sessions: each list holds exactly the records of its session, and the table is ascending.
+//! 10. Caps: the coroutines of a session are held by its cap exactly while it is spent.
+//! 11. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::context::{ContextPhase, Payer};
 use crate::digest::mix;
@@ -69,6 +70,7 @@ impl Lane {
         self.check_sessions()?;
         self.check_fair()?;
         self.check_tier()?;
+        self.check_caps()?;
         holds("the cache is derived from the lane", 0, self.cache == self.derive_cache())?;
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }

@@ -6,6 +6,7 @@
 //! not trusted: every index is checked, memory is bounded by the caller, and the result has passed
 //! [`Lane::check`].
 
+use crate::cap::CapState;
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
 use crate::counters::Tally;
@@ -120,6 +121,8 @@ pub struct LaneState {
     pub fair: Option<FairState>,
     /// The contexts, if the lane keeps any.
     pub contexts: Option<TierState>,
+    /// The accounts of capped sessions, ascending by session.
+    pub caps: Vec<CapState>,
 }
 
 /// Why plain data is not a lane.
@@ -147,6 +150,8 @@ pub enum RebuildRefused {
     Fair,
     /// The contexts are not contexts of this lane.
     Contexts,
+    /// The accounts of capped sessions are not accounts of this lane.
+    Caps,
     /// The host has no memory.
     Memory(Refusal),
     /// An invariant does not hold.
@@ -164,6 +169,7 @@ impl fmt::Display for RebuildRefused {
             Self::Number { what } => write!(f, "a number that no lane can have: {what}"),
             Self::Fair => write!(f, "the fair queue is missing, not wanted, or not one"),
             Self::Contexts => write!(f, "contexts that are none of this lane"),
+            Self::Caps => write!(f, "caps that no lane has"),
             Self::Memory(_) => write!(f, "the host has no memory for it"),
             Self::Invariant(Violation { rule, slot, found, expected }) => {
                 write!(f, "{rule} (slot {slot}): {found} where {expected} should be")
@@ -219,6 +225,7 @@ impl Lane {
             reserved: (self.slab.slots_reserved(), self.sessions.reserved()),
             fair: self.fair.as_ref().map(|fair| fair.export()),
             contexts: self.tier.as_ref().map(|tier| tier.export()),
+            caps: self.caps().to_vec(),
         }
     }
 
@@ -274,6 +281,9 @@ impl Lane {
         lane.restore_sessions(state)?;
         lane.restore_fair(state)?;
         lane.restore_tier(state)?;
+        if !lane.restore_caps(&state.caps) {
+            return Err(RebuildRefused::Caps);
+        }
         lane.restore_queues(state);
         lane.check().map_err(RebuildRefused::Invariant)?;
         Ok(lane)

@@ -28,6 +28,7 @@
 //! and idle time (`time`), moving between lanes (`migrate`), the fast path from one slice to the
 //! next (`switch`), the invariants (`check`).
 
+use crate::cap::Caps;
 use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
@@ -177,8 +178,8 @@ pub(crate) struct Cache {
     /// Picks are by arrival alone: a FIFO policy without deviations.
     pub(crate) is_fifo: bool,
     /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has
-    /// no contexts and is not measured, and the wave is bounded by its clock alone. Unless it is 0,
-    /// a woken coroutine goes to the tail of class 0.
+    /// no contexts or caps and is not measured, and the wave is bounded by its clock alone. Unless
+    /// it is 0, a woken coroutine goes to the tail of class 0.
     pub(crate) fast_end: u64,
     /// Cost of a pick of the coroutine that ran last.
     pub(crate) pick_cost: u64,
@@ -200,6 +201,8 @@ pub struct Lane {
     pub(crate) fair: Option<Box<FairQueue>>,
     /// The contexts, if the lane keeps any.
     pub(crate) tier: Option<Box<Tier>>,
+    /// The caps of sessions on this lane.
+    pub(crate) caps: Caps,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
 
@@ -269,6 +272,7 @@ impl Lane {
                 _ => None,
             },
             tier: None,
+            caps: Caps::default(),
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             clock: 0,
@@ -299,7 +303,7 @@ impl Lane {
     }
 
     /// Derives the cache again. Called after each change of the policy, the deviations, the
-    /// contexts, measured mode, the frame or the wave.
+    /// contexts, the caps, measured mode, the frame or the wave.
     pub(crate) fn refresh(&mut self) {
         self.cache = self.derive_cache();
     }
@@ -309,6 +313,7 @@ impl Lane {
         let is_fifo = policy.is_fifo() && self.deviations.is_empty();
         let is_fast = is_fifo
             && self.tier.is_none()
+            && self.caps.is_empty()
             && !self.tally.is_measured
             && self.last_step == u64::MAX
             && !cfg!(feature = "plain");
@@ -357,6 +362,9 @@ impl Lane {
         let reference = self.slab.allocate(&spawn)?;
         self.sessions.add(&mut self.slab, reference.slot);
         self.adopt(reference.slot, None);
+        if !self.caps.is_empty() {
+            self.hold_newcomer(reference.slot);
+        }
         let _ = self.arrive(reference.slot, Entrance::New);
         Ok(reference)
     }
@@ -378,6 +386,15 @@ impl Lane {
         if self.tier.is_some() {
             return self.dispatch_in_tier();
         }
+        if !self.caps.is_empty() {
+            return self.dispatch_capped();
+        }
+        self.dispatch_by_policy()
+    }
+
+    /// [`Lane::dispatch`] without contexts.
+    #[inline(always)]
+    pub(crate) fn dispatch_by_policy(&mut self) -> Next {
         if self.is_over() {
             return Next::Over;
         }
@@ -420,9 +437,12 @@ impl Lane {
     /// 25).
     #[inline]
     pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
-        if self.tier.is_some() {
-            return self.bound_in_tier();
-        }
+        let bound = if self.tier.is_some() { self.bound_in_tier() } else { self.bound_by_policy() };
+        if self.caps.is_empty() { bound } else { self.bound_by_cap(bound) }
+    }
+
+    #[inline]
+    fn bound_by_policy(&self) -> (Cycles, BoundReason) {
         let Cache { end, end_reason, .. } = self.cache;
         let (left, quantum) = (end.saturating_sub(self.clock), self.quantum_left);
         if quantum < left || quantum == left && end_reason == BoundReason::WaveEnd {
@@ -461,7 +481,7 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn shortened_by(&self, cost: Cycles) -> Cycles {
-        debug_assert!(self.in_slice && self.tier.is_none());
+        debug_assert!(self.in_slice && self.tier.is_none() && self.caps.is_empty());
         let left = self.cache.end.saturating_sub(self.clock);
         if left >= self.quantum_left {
             return Cycles(0);
@@ -520,6 +540,9 @@ impl Lane {
             self.in_slice && slot == self.current,
             "stop() of a slice that is not open on this lane"
         );
+        if !self.caps.is_empty() {
+            self.charge_cap(self.clock + used.0);
+        }
         self.in_slice = false;
         self.clock += used.0;
         self.charged += used.0;

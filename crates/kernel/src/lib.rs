@@ -63,6 +63,7 @@ pub mod context;
 pub mod fair;
 mod policy;
 
+mod cap;
 mod deviate;
 mod lane;
 mod queue;
@@ -82,6 +83,7 @@ mod explain;
 mod export;
 mod ledger;
 
+pub use cap::{CapCounts, CapEvent, CapEventKind, CapOverrun, CapSettings, CapState};
 pub use check::Violation;
 pub use context::{
     Activation, ContextBook, ContextCounts, ContextEvent, ContextEventKind, ContextParameters,

@@ -4,7 +4,8 @@
 //! never half-moved; old references are stale afterwards. Coroutines leave in the order of their
 //! arrivals and keep that order on the new lane, where they arrive last: arrivals are lane-local
 //! and cannot be compared across lanes. Block reasons, sleep deadlines, fair lag, tokens, holds and
-//! the ledger move along; the rest of a quantum and the age of `Aging` do not. Nothing allocates.
+//! the ledger move along, and so does the account of a capped session; the rest of a quantum and
+//! the age of `Aging` do not. Nothing allocates.
 //!
 //! The steal rule ([`find_steal`]; semantics 14, cpu-authority B.6): a lane without work probes at
 //! most `min(lanes - 1, 4)` victims, starting at lane `(thief + round) mod lanes` and going up,
@@ -246,10 +247,12 @@ impl Lane {
             return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
         }
         to.room_for(session, list.count)?;
+        self.room_for_cap(session, to)?;
         self.session(session).try_for_each(|(member, _)| self.may_move(member.slot))?;
         if kind == MoveKind::Stolen {
             to.book(SchedulerOperation::Steal);
         }
+        self.move_cap(session, to);
         // The records leave their queues, so their links are free to order them by arrival.
         let mut heap = NIL;
         let mut at = list.head;

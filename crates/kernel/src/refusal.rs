@@ -98,6 +98,8 @@ refusals! {
         HandoffOff, "handoff is off for this machine";
         NoSession { session: u32, lane: LaneId }, "session {session} has no coroutine on lane {lane}";
         NoRoom { need: u32, room: u32 }, "{need} coroutines would move; the target lane has room for {room}";
+        NoRoomForCap { session: u32, room: u32 }, "session {session} has a cap; the target lane has room for {room} caps, all taken";
+        Cap { budget: Cycles, least: Cycles, period_frames: u64 }, "a cap of {budget} cycles per {period_frames} frames cannot be set: it needs at least {least} cycles and 1 frame, and an account that is not used up";
         HoldsContext { reference: CoroutineRef }, "{reference} holds or lends a context, and contexts do not move to another lane";
     }
 }

@@ -17,20 +17,24 @@ use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 impl Lane {
     /// Begins frame `frame` (later than the current one, which has ended): skips to its start, the
-    /// skipped cycles being idle, and wakes the sleepers due by now in order (frame, arrival), each
-    /// at the cost of one timer. Returns how many woke.
+    /// skipped cycles being idle, wakes the sleepers due by now in order (frame, arrival), each at
+    /// the cost of one timer, and refills the caps whose period begins. Returns how many woke.
     ///
     /// # Panics
     /// When the frame is not later, or a slice is open.
     pub fn begin_frame(&mut self, frame: Frame) -> u32 {
         assert!(frame > self.frame && !self.in_slice, "frames begin in order, between slices");
         let frame_cycles = self.settings.frame_cycles.0;
-        self.frame = frame;
+        let from = core::mem::replace(&mut self.frame, frame);
         self.idle_to(Cycles(frame.0 * frame_cycles));
         self.frame_mark = self.totals();
         self.refresh();
         self.boundary = true;
-        self.wake_sleepers()
+        let woken = self.wake_sleepers();
+        if !self.caps.is_empty() {
+            self.refill_caps(from);
+        }
+        woken
     }
 
     fn wake_sleepers(&mut self) -> u32 {

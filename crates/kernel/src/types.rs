@@ -136,7 +136,7 @@ numbered! {
     HoldReason {
         Operator = 0, "operator", "paused from outside";
         Throttled = 1, "throttled", "its authority to run is used up for now";
-        FrameBudget = 2, "frame-budget", "its session used the cycles of this frame";
+        Cap = 2, "cap", "its session has used up its cap";
     }
 }
 
@@ -283,6 +283,8 @@ pub enum Stopped {
 /// 25).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundReason {
+    /// The cap of its session is used up.
+    Cap,
     /// The refill of its context is used up, or the part of the fair server.
     Refill,
     /// A context is released that may go before it.

@@ -84,12 +84,18 @@ impl Lane {
     /// Stale, or ended.
     pub fn hold(&mut self, reference: CoroutineRef, reason: HoldReason) -> Result<(), Refusal> {
         let slot = self.slab.live_slot(reference)?;
-        let place = self.slab.hot(slot).place;
-        if place.is_ended() {
+        if self.slab.hot(slot).place.is_ended() {
             return Err(Refusal::Ended { state: self.state_of(slot) });
         }
+        self.hold_slot(slot, reason);
+        Ok(())
+    }
+
+    /// [`Lane::hold`] of a coroutine that has not ended.
+    pub(crate) fn hold_slot(&mut self, slot: u32, reason: HoldReason) {
         let hot = self.slab.hot_mut(slot);
         hot.held = hot.held.with(reason);
+        let place = hot.place;
         if place.is_ready() {
             self.end_wait(slot);
             self.dequeue(slot);
@@ -97,10 +103,9 @@ impl Lane {
             self.vacate();
             self.leave_runnable(slot);
         } else {
-            return Ok(());
+            return;
         }
         self.hold_back(slot);
-        Ok(())
     }
 
     /// Books the wait of a ready coroutine that leaves the queue without being picked.

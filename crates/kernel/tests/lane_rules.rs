@@ -77,17 +77,17 @@ fn a_timer_wakes_sleepers_by_frame_then_arrival_and_costs_a_timer() {
 fn a_release_gives_the_place_back_and_mints_nothing() {
     let mut lane = lane(ROUND_ROBIN);
     let all: Vec<_> = (0..4).map(|slot| spawn(&mut lane, 0, slot)).collect();
-    for reason in [HoldReason::Operator, HoldReason::FrameBudget] {
+    for reason in [HoldReason::Operator, HoldReason::Cap] {
         lane.hold(all[1], reason).unwrap();
     }
     checked(&lane);
     assert_eq!(order(&mut lane, 3), [0, 2, 3]);
     lane.release(all[1], HoldReason::Operator).unwrap();
     let held = lane.state(all[1]).unwrap();
-    assert!(matches!(held, State::Throttled { held } if held.contains(HoldReason::FrameBudget)
+    assert!(matches!(held, State::Throttled { held } if held.contains(HoldReason::Cap)
             && !held.contains(HoldReason::Operator)));
     assert!(matches!(lane.release(all[1], HoldReason::Operator), Err(Refusal::NotHeld { .. })));
-    lane.release(all[1], HoldReason::FrameBudget).unwrap();
+    lane.release(all[1], HoldReason::Cap).unwrap();
     checked(&lane);
     assert_eq!(order(&mut lane, 4), [1, 0, 2, 3], "its arrival is the oldest");
     assert_eq!(lane.tokens(all[1]), Ok(0));

@@ -16,7 +16,7 @@ const LANE: LaneId = LaneId(45);
 /// the chain, and so in the tests.
 fn after(refusal: Refusal) -> Option<Refusal> {
     use Refusal as R;
-    let held = HoldReasons::NONE.with(HoldReason::Throttled).with(HoldReason::FrameBudget);
+    let held = HoldReasons::NONE.with(HoldReason::Throttled).with(HoldReason::Cap);
     Some(match refusal {
         R::Stale { .. } => R::NotReserved { live: 46, capacity: 47 },
         R::NotReserved { .. } => R::SessionsNotReserved { sessions: 46, capacity: 47 },
@@ -37,7 +37,11 @@ fn after(refusal: Refusal) -> Option<Refusal> {
         R::SlotTaken { .. } => R::HandoffOff,
         R::HandoffOff => R::NoSession { session: 46, lane: LANE },
         R::NoSession { .. } => R::NoRoom { need: 46, room: 47 },
-        R::NoRoom { .. } => R::HoldsContext { reference: COROUTINE },
+        R::NoRoom { .. } => R::NoRoomForCap { session: 46, room: 47 },
+        R::NoRoomForCap { .. } => {
+            R::Cap { budget: Cycles(51), least: Cycles(52), period_frames: 53 }
+        }
+        R::Cap { .. } => R::HoldsContext { reference: COROUTINE },
         R::HoldsContext { .. } => return None,
     })
 }

@@ -240,9 +240,10 @@ impl Sink for Meter {
             }
             match slice.stop {
                 StopCode::Yielded => stops.yielded += 1,
-                StopCode::EndOfQuantum | StopCode::EndOfRefill | StopCode::Release => {
-                    stops.preempted += 1
-                }
+                StopCode::EndOfQuantum
+                | StopCode::EndOfRefill
+                | StopCode::EndOfCap
+                | StopCode::Release => stops.preempted += 1,
                 StopCode::Slept => stops.slept += 1,
                 StopCode::WaitSend
                 | StopCode::WaitReceive

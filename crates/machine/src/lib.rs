@@ -8,7 +8,8 @@
 //! - [`run_batch`]: the same for many coroutines of a session. A [`Host`] handles frequent calls in
 //!   place and dispatches the next coroutine without leaving the interpreter;
 //! - [`encode`], [`decode`]: canonical bytes of a session and its coroutines; [`session_digest`];
-//! - [`Stepper`]: single steps, for a debugger.
+//! - [`Stepper`]: single steps, for a debugger;
+//! - [`run_tiered`]: [`run()`] with a [`Tier`] of native code.
 //!
 //! A guest call never uses the host's stack, and a host call never leaves a host frame on the
 //! guest's. This crate has no queue, clock or policy: who runs next is the host's decision.
@@ -72,6 +73,7 @@ mod switch;
 
 mod bytes;
 mod step;
+mod tier;
 
 pub use bytes::{
     DecodeError, Digest, SNAPSHOT_VERSION, coroutine_digest, decode, decode_changes, encode,
@@ -85,8 +87,9 @@ pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
 pub use raw::prefetch;
 pub use run::run;
 pub use session::{
-    Extern, FunctionAddress, GlobalAddress, InstanceId, MemoryAddress, Session, SessionError,
-    SessionLimits, Table, TableAddress,
+    Extern, FunctionAddress, FunctionEntry, GlobalAddress, InstanceId, MemoryAddress, Session,
+    SessionError, SessionLimits, Table, TableAddress,
 };
 pub use step::{Change, Stepped, Stepper};
 pub use switch::{BatchEnd, run_batch};
+pub use tier::{NativeReason, NativeState, NativeStop, Tier, run_tiered};

@@ -20,7 +20,7 @@ use crate::session::{FunctionEntry, Import, Session};
 use crate::switch::{Single, SliceEnd, Spawnable, Switch};
 
 /// Cycles left are counted in 32 bits, so a longer run is split into parts of this many.
-const MAX_CYCLES: u64 = Dispatch::MAX_CYCLES as u64;
+pub(crate) const MAX_CYCLES: u64 = Dispatch::MAX_CYCLES as u64;
 
 /// Runs `coroutine` in `session` for at most `cycles` (and less than [`Session::gap`] beyond), and
 /// returns why it stopped.
@@ -44,7 +44,11 @@ pub fn run(session: &mut Session, coroutine: &mut Coroutine, cycles: Cycles) -> 
 /// with arguments and results that fit registers: entering and leaving takes as long as the guest's
 /// instructions between two host calls.
 #[inline(never)]
-fn run_single(session: &mut Session, coroutine: &mut Coroutine, bound: i32) -> (Exit, i32) {
+pub(crate) fn run_single(
+    session: &mut Session,
+    coroutine: &mut Coroutine,
+    bound: i32,
+) -> (Exit, i32) {
     let dispatch = Dispatch { slot: 0, cycles: bound as u32 };
     let (exit, left) = execute(session, &mut Single(coroutine), &mut NoHost, dispatch, 0);
     (exit, left as i32)
@@ -71,7 +75,7 @@ impl Coroutine {
     /// Charges a run that had `bound` cycles and has `left` of them. `left` may be below zero by
     /// less than a gap: what was used fits 32 bits.
     #[inline(always)]
-    fn charge(&mut self, bound: i32, left: i32) {
+    pub(crate) fn charge(&mut self, bound: i32, left: i32) {
         self.used = self.used.wrapping_add(u64::from(bound.wrapping_sub(left) as u32));
     }
 }
@@ -79,7 +83,11 @@ impl Coroutine {
 /// Swaps the session's cells of coroutine-local globals with the coroutine's own values. Not
 /// inlined, so that sessions without any pay nothing for it.
 #[inline(never)]
-fn swap_globals(globals: &mut [u64], coroutine_globals: &[u32], coroutine: &mut Coroutine) {
+pub(crate) fn swap_globals(
+    globals: &mut [u64],
+    coroutine_globals: &[u32],
+    coroutine: &mut Coroutine,
+) {
     for (own, &global) in coroutine.stack.iter_mut().zip(coroutine_globals) {
         core::mem::swap(own, &mut globals[global as usize]);
     }

@@ -97,21 +97,24 @@ impl Default for SessionLimits {
     }
 }
 
-/// Where a function's code is. Host functions have no instance.
+/// Where a function's code is. Host functions have no instance. Native code reads it, hence the
+/// layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FunctionEntry {
-    /// Index in [`Session::types`].
-    pub(crate) type_id: u32,
-    /// The instance, or [`FunctionEntry::HOST`].
-    pub(crate) instance: u32,
-    /// The word of its `enter`, or the index in [`Session::hosts`].
-    pub(crate) entry: u32,
+#[repr(C)]
+pub struct FunctionEntry {
+    /// The session's number of its type; equal types have one number.
+    pub type_id: u32,
+    /// The number of its instance, or [`FunctionEntry::HOST`].
+    pub instance: u32,
+    /// The word of its `enter`; for a host function, an index of the session's.
+    pub entry: u32,
     /// Its index in the module (0 for a host function).
-    pub(crate) index: u32,
+    pub index: u32,
 }
 
 impl FunctionEntry {
-    pub(crate) const HOST: u32 = u32::MAX;
+    /// The instance of a host function.
+    pub const HOST: u32 = u32::MAX;
 }
 
 /// A host function: its number, signature and cost.

@@ -49,6 +49,7 @@ impl Size {
                 + usize::from(session.priority != Priority::default())
                 + usize::from(session.weight != Weight::default())
                 + usize::from(session.class != LatencyClass::default())
+                + usize::from(session.cap.is_some())
         };
         Self {
             sessions: spec.sessions.len(),
@@ -281,7 +282,7 @@ fn plain_session(case: &Case, index: usize) -> Option<Case> {
     let session = small.spec.sessions.get_mut(index)?;
     (session.priority, session.weight, session.class) =
         (Priority::default(), Weight::default(), LatencyClass::default());
-    session.pinned = false;
+    (session.pinned, session.cap) = (false, None);
     session.placement = Placement::Lane(session.placement.home());
     place(&mut small);
     Some(small)

@@ -12,7 +12,7 @@ use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
-use wavelock_kernel::{Deviation, FairSettings, Policy, PriorityRule};
+use wavelock_kernel::{CapOverrun, CapSettings, Deviation, FairSettings, Policy, PriorityRule};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
@@ -25,10 +25,11 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default.
+/// default; caps of sessions.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
+const CAPS: u64 = 4;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -70,15 +71,24 @@ record! {
     }
     SessionSpec {
         name, module, placement, pinned, priority, weight, class, args, env, ports,
-        coroutine_globals,
+        coroutine_globals, cap = no_cap,
     }
+    CapSettings { budget, period_frames, overrun }
     ChannelSpec { name, owner, capacity }
     Deviation { pick, rank }
     ContextSpec { name, session, budget, period, deadline, refills, overrun, activation }
     GrantSpec { session, grant }
 }
 
-codes! { Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied(); }
+codes! {
+    Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied();
+    CapOverrun: CapOverrun::from_code;
+}
+
+/// Caps are in a section of their own.
+const fn no_cap(_: &mut Reader<'_>) -> Result<Option<CapSettings>, CodecError> {
+    Ok(None)
+}
 
 fn default_session_stack(_: &mut Reader<'_>) -> Result<u64, CodecError> {
     Ok(Limits::SESSION_STACK_BYTES)
@@ -151,6 +161,9 @@ impl MachineSpec {
         if self.limits.session_stack_bytes != Limits::SESSION_STACK_BYTES {
             (SESSION_STACK, self.limits.session_stack_bytes).write(&mut out);
         }
+        if self.has_caps() {
+            (CAPS, self.caps()).write(&mut out);
+        }
         out.bytes
     }
 
@@ -195,6 +208,23 @@ impl MachineSpec {
         Ok(spec)
     }
 
+    /// The caps by session, ascending.
+    fn caps(&self) -> Vec<(usize, CapSettings)> {
+        let caps = self.sessions.iter().enumerate();
+        caps.filter_map(|(at, session)| Some((at, session.cap?))).collect()
+    }
+
+    /// Gives sessions their caps, ascending.
+    fn set_caps(&mut self, caps: &[(usize, CapSettings)]) -> bool {
+        for &(at, cap) in caps {
+            match self.sessions.get_mut(at) {
+                Some(session) => session.cap = Some(cap),
+                None => return false,
+            }
+        }
+        !caps.is_empty() && self.caps() == caps
+    }
+
     fn read_sections(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError> {
         let mut last = 0;
         while !input.is_at_end() {
@@ -213,6 +243,10 @@ impl MachineSpec {
                 SESSION_STACK => {
                     self.limits.session_stack_bytes = Codec::read(input)?;
                     self.limits.session_stack_bytes != Limits::SESSION_STACK_BYTES
+                }
+                CAPS => {
+                    let caps: Vec<_> = Codec::read(input)?;
+                    self.set_caps(&caps)
                 }
                 _ => false,
             };
@@ -250,6 +284,8 @@ mod tests {
         second.args.push("a".into());
         second.env.push(("K".into(), "v".into()));
         second.class = LatencyClass::Batch;
+        let overrun = CapOverrun::Throttle;
+        second.cap = Some(CapSettings { budget: Cycles(9_999), period_frames: 7, overrun });
         spec.deviations.push((2, Deviation { pick: 7, rank: 1 }));
         spec
     }
@@ -265,8 +301,21 @@ mod tests {
         assert_eq!(again.identity(), bytes);
         assert_eq!((again.max_frames, again.sessions[1].placement.home()), (Some(0), 2));
         assert_eq!(again.deviations, sample().deviations);
-        let plain = MachineSpec { deviations: Vec::new(), ..sample() }.identity();
-        for end in (0..bytes.len()).filter(|&end| end != plain.len()) {
+        assert_eq!(again.sessions[1].cap, sample().sessions[1].cap);
+        let parts = [0, 1].map(|at| again.sessions[1].cap_at(at).map(|cap| cap.budget.0));
+        assert_eq!(parts, [Some(5_000), Some(4_999)], "the remainder is the first lane's");
+        let mut twice = sample().identity();
+        let section = twice.len() - 5 * 8;
+        twice[section + 8] = 2;
+        let cap: Vec<u8> = twice[section + 16..].into();
+        twice.extend(cap);
+        assert!(MachineSpec::from_identity(&twice, modules()).is_err(), "a session has one cap");
+        let mut shorter = sample();
+        shorter.sessions[1].cap = None;
+        let uncapped = shorter.identity();
+        let plain = MachineSpec { deviations: Vec::new(), ..shorter }.identity();
+        let sections = [plain.len(), uncapped.len()];
+        for end in (0..bytes.len()).filter(|end| !sections.contains(end)) {
             assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
         }
     }

@@ -11,7 +11,7 @@
 //! 4. *A group* of lanes and their sessions, which a worker can own for a wave ([`Group`]): steps
 //!    (`step`), with a fast path that runs many slices at once (`batch`).
 //! 5. *Host operations*: the guest interface (`host`), calls with an answer (`call`), contexts
-//!    (`context`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
+//!    (`context`), caps (`cap`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
 //! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
 //!    broken by tests), and sessions move (`moves`).
 //! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can
@@ -72,6 +72,7 @@ mod group;
 mod step;
 
 mod call;
+mod cap;
 mod context;
 mod ending;
 mod host;
@@ -99,12 +100,15 @@ mod state;
 
 pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
 pub use books::ContextAccount;
+pub use cap::CapSummary;
 pub use context::ContextSummary;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
-pub use load::{LoadError, Loaded, MAX_LANES, MOST_CYCLES, MissingImport, Warning};
+pub use load::{
+    LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
+};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{Cycles, LatencyClass, Priority, SCHEDULER_COSTS_V1, SessionId, Weight};
-use wavelock_kernel::{Deviation, LaneSettings, Policy};
+use wavelock_kernel::{CapSettings, Deviation, LaneSettings, Policy};
 use wavelock_module::Module;
 
 /// The length of a wave: how far lanes run before they see each other's effects.
@@ -133,6 +133,20 @@ pub struct SessionSpec {
     pub ports: Vec<(String, usize)>,
     /// Names of coroutine-local globals, besides `__stack_pointer`.
     pub coroutine_globals: Vec<String>,
+    /// Its cap: the most cycles of all its coroutines together, per period.
+    pub cap: Option<CapSettings>,
+}
+
+impl SessionSpec {
+    /// The part of its cap on the lane at this position of its placement: an equal part of the
+    /// budget each, the remainder on the first (semantics 47).
+    #[must_use]
+    pub fn cap_at(&self, position: usize) -> Option<CapSettings> {
+        let lanes = self.placement.lanes().len().max(1) as u64;
+        let cap = self.cap?;
+        let rest = if position == 0 { cap.budget.0 % lanes } else { 0 };
+        Some(CapSettings { budget: Cycles(cap.budget.0 / lanes + rest), ..cap })
+    }
 }
 
 /// One wired channel to make.
@@ -233,6 +247,7 @@ impl MachineSpec {
             env: Vec::new(),
             ports: Vec::new(),
             coroutine_globals: Vec::new(),
+            cap: None,
         });
         SessionId(id as u32)
     }
@@ -251,6 +266,11 @@ impl MachineSpec {
             costs: SCHEDULER_COSTS_V1,
             handoff: self.handoff,
         }
+    }
+
+    /// Whether a session has a cap.
+    pub(crate) fn has_caps(&self) -> bool {
+        self.sessions.iter().any(|session| session.cap.is_some())
     }
 
     /// The deviations of a lane from its policy.

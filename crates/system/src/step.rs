@@ -11,7 +11,7 @@
 //! with the same steps, log and state; `step_equals_run` and `in_place` compare them. A batch is
 //! the fast path of the engine: it runs slices of one session without leaving the machine and
 //! performs their most frequent operations in place. [`Group::may_batch`] is its predicate.
-//! Profiling, probes, contexts and single steps run each slice alone.
+//! Profiling, probes, contexts, caps and single steps run each slice alone.
 //!
 //! Elsewhere: host operations (`host`, `call`, `context`, `wasi`), how coroutines and sessions end
 //! (`group`, `ending`).
@@ -94,6 +94,7 @@ impl LaneState {
         let tag = slice.running.tag();
         let _ = self.kernel.stop(slice.running, used, outcome);
         self.log_context_events();
+        self.log_cap_events();
         self.log.step(tag.session(), tag.slot(), slice.overhead, used, code);
         self.mark = self.kernel.clock();
         self.steps += 1;
@@ -137,6 +138,7 @@ impl Group {
         let next = state.kernel.dispatch();
         if !matches!(next, Next::Run(_)) {
             state.log_context_events();
+            state.log_cap_events();
         }
         next
     }
@@ -155,12 +157,14 @@ impl Group {
         }
     }
 
-    /// Whether slices of this session may run in a batch. Contexts decide and record between
-    /// slices, a profile stops at every safepoint, and a batch counts a slice's cycles in 32 bits.
+    /// Whether slices of this session may run in a batch. Contexts and caps decide and record
+    /// between slices, a profile stops at every safepoint, and a batch counts a slice's cycles in
+    /// 32 bits.
     fn may_batch(&self, slice: &Slice) -> bool {
         let kernel = &self.lanes[slice.lane].kernel;
         !cfg!(feature = "plain")
             && !kernel.has_contexts()
+            && !kernel.has_caps()
             && self.sessions[slice.session].profile.is_none()
             && kernel.longest_slice() <= LONGEST_SLICE
     }
@@ -308,9 +312,15 @@ impl Group {
 }
 
 /// The bound that a slice out of cycles reached. Wakes it caused moved the lane's clock, so the
-/// wave or frame may have ended before a quantum that was nearer when the slice started.
+/// wave or frame may have ended, or the cap been used up, before a quantum that was nearer when the
+/// slice started.
 fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
     match running.bound_reason() {
+        BoundReason::Quantum
+            if used < running.bound() && kernel.cap_left().is_some_and(|left| left <= used) =>
+        {
+            BoundReason::Cap
+        }
         BoundReason::Quantum
             if used < running.bound() && kernel.clock() + used >= kernel.frame_end() =>
         {
@@ -323,6 +333,7 @@ fn reached(running: &Running, used: Cycles, kernel: &Lane) -> BoundReason {
 
 const fn bound_code(reason: BoundReason) -> StopCode {
     match reason {
+        BoundReason::Cap => StopCode::EndOfCap,
         BoundReason::Refill => StopCode::EndOfRefill,
         BoundReason::Release => StopCode::Release,
         BoundReason::FrameEnd => StopCode::EndOfFrame,

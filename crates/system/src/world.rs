@@ -354,6 +354,7 @@ impl World {
                 if woken > 0 {
                     lane.log.event(&Event::Timers { woken: u64::from(woken) });
                 }
+                lane.log_cap_events();
             }
         }
         // After the lanes' frames have started, so that these wakes are booked in this frame.
@@ -393,11 +394,12 @@ impl World {
         self.phase = Phase::Boundary;
     }
 
-    /// The frame of the next sleeper, input event or refill, not before `following`.
+    /// The frame of the next sleeper, input event, or refill of a context or cap, not before
+    /// `following`.
     fn next_event_frame(&mut self, following: Frame) -> Frame {
         let sleeper = self.lanes_mut().filter_map(|lane| lane.kernel.next_wake()).min();
         let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
-        let events = [sleeper, self.next_input(), refill];
+        let events = [sleeper, self.next_input(), refill, self.next_cap_refill()];
         events.into_iter().flatten().min().unwrap_or(following).max(following)
     }
 

@@ -57,6 +57,7 @@ stop_codes! {
     EndOfQuantum = 14, "used up its quantum";
     EndOfWave = 15, "reached the end of the wave";
     WaitReply = 16, "waits for the reply to its call";
+    EndOfCap = 17, "used up the cap of its session";
 }
 
 /// Why bytes could not be decoded as events.
@@ -348,6 +349,8 @@ events! {
     FrameSync = 39 { frame: number }, "the frame ended: output is released";
     Outcome = 40 { outcome: number }, "the machine ended";
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
+    CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
+    CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
 }
 
 #[cfg(test)]

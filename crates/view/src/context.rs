@@ -86,6 +86,18 @@ pub(crate) fn describe(
                 code.map_or(("a code", "unknown"), |errno| (errno.name(), errno.meaning()));
             format!("`{operation}` of {} was refused with {code}: {meaning}", holder(id, slot))
         }
+        Event::CapThrottle { session: id, used, budget, until } => {
+            format!(
+                "{} used {used} of the {budget} cycles of its cap and is throttled until frame {until}",
+                session(id)
+            )
+        }
+        Event::CapRefill { session: id, used, budget } => {
+            format!(
+                "{} can run again: its cap of {budget} cycles was refilled, {used} of them are paid for its overrun",
+                session(id)
+            )
+        }
         ref other => other.name().to_owned(),
     }
 }

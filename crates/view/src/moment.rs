@@ -243,6 +243,7 @@ impl Moments {
             StopCode::Yielded
             | StopCode::EndOfQuantum
             | StopCode::EndOfRefill
+            | StopCode::EndOfCap
             | StopCode::Release => self.mark_ready(coroutine, end),
             StopCode::Slept => self
                 .sleeping

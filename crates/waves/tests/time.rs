@@ -1,9 +1,9 @@
-//! Machines with contexts, grants and calls have the same run under every driver: step by step,
-//! groups in another order, restored from bytes, on workers.
+//! Machines with contexts, grants, calls and caps have the same run under every driver: step by
+//! step, groups in another order, restored from bytes, on workers.
 //!
-//! Every sixteenth generated machine has them. Together they reach every event about time and
-//! calls, which this file asserts; `step_equals_run` of `system` leaves those events to it. A
-//! failure prints the seed.
+//! Every sixteenth generated machine has contexts, grants and calls; another sixteenth has caps.
+//! Together they reach every event about time and calls, which this file asserts; `step_equals_run`
+//! of `system` leaves those events to it. A failure prints the seed.
 
 use std::collections::BTreeMap;
 use wavelock_abi::Frame;
@@ -128,4 +128,27 @@ fn contexts_and_calls_have_the_same_run_under_every_driver_and_reach_every_event
         contexts > 100 && saved > 100 && donations > 100,
         "{contexts} contexts, {saved} boundaries, {donations} donations"
     );
+}
+
+#[test]
+fn caps_have_the_same_run_under_every_driver() {
+    let mut reached = Reached::default();
+    let (mut saved, mut capped) = (0, 0);
+    for seed in (0..MACHINES).map(|number| number * wavelock_generate::CAPPED_EVERY + 9) {
+        println!("seed {seed}");
+        let spec = wavelock_generate::machine(seed);
+        capped += spec.sessions.iter().filter(|session| session.cap.is_some()).count();
+        let expected = whole(seed, &mut reached);
+        assert_eq!(stepped(seed), expected, "seed {seed}: step by step");
+        assert_eq!(reversed(seed), expected, "seed {seed}: groups in reverse");
+        for workers in [2, 3] {
+            assert_eq!(on_workers(seed, workers), expected, "seed {seed}: {workers} workers");
+        }
+        saved += restored(seed, 5, &expected);
+    }
+    let count = |name| reached.0.get(name).copied().unwrap_or_default();
+    let (throttles, refills) = (count("CapThrottle"), count("CapRefill"));
+    println!("{capped} caps: throttled {throttles}, refilled {refills}; {saved} saved");
+    assert!(capped > 150 && saved > 100, "{capped} caps, {saved} boundaries saved");
+    assert!(throttles > 1_000 && refills > 1_000, "{throttles} throttles, {refills} refills");
 }

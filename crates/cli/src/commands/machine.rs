@@ -307,6 +307,7 @@ fn session_spec(session: &manifest::Session) -> SessionSpec {
             .map(|(name, channel)| (name.clone(), channel.0 as usize))
             .collect(),
         coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
+        cap: session.cap,
     }
 }
 
@@ -399,6 +400,11 @@ fn refuse(read: &Read, error: &LoadError) -> Failure {
                 Exit::Refused,
             )
         }
+        LoadError::CapTooSmall { session: name, .. } => (
+            ManifestValue::Session(session(name), "budget_cycles"),
+            "requested here".to_owned(),
+            Exit::Refused,
+        ),
         LoadError::NoLane { session: name, .. } => (
             ManifestValue::Session(session(name), "name"),
             "of this session".to_owned(),

@@ -341,6 +341,15 @@ fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> Str
         }
         Placement::Lane(_) => {}
     }
+    if let Some(cap) = session.cap {
+        let _ = writeln!(
+            text,
+            "budget_cycles = {}\nperiod_frames = {}\noverrun = \"{}\"",
+            cap.budget.0,
+            cap.period_frames,
+            cap.overrun.name()
+        );
+    }
     let class = LatencyClass::ALL
         .iter()
         .position(|class| *class == session.class)

@@ -2,18 +2,19 @@
 
 use crate::manifest::grouped;
 use crate::report::{
-    CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry,
+    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry,
     UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use wavelock_abi::{ChannelId, FaultCode};
+use wavelock_abi::{ChannelId, FaultCode, SessionId};
 use wavelock_debug::{function_name, show};
+use wavelock_kernel::CapState;
 use wavelock_system::{
-    Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput, WaitTarget,
-    Waiting, World,
+    CapSummary, Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput,
+    WaitTarget, Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
@@ -63,6 +64,22 @@ fn session_object(
         output: None,
         log: None,
         faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
+        cap: world.caps_of(SessionId(index as u32)).iter().map(cap_object).collect(),
+    }
+}
+
+fn cap_object(cap: &CapSummary) -> CapRow {
+    let CapState { settings, used, counts, .. } = cap.account;
+    CapRow {
+        lane: cap.lane.0,
+        budget_cycles: settings.budget.0,
+        period_frames: settings.period_frames,
+        overrun: settings.overrun.name().to_owned(),
+        used_cycles: used.0,
+        charged_cycles: counts.consumed.0,
+        throttled: counts.throttles,
+        longest_overrun_cycles: counts.longest_overrun.0,
+        throttled_until_frame: cap.until.map(|frame| frame.0),
     }
 }
 
@@ -222,6 +239,7 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let _ = writeln!(text, "digest: {}", object.digest);
     print_sessions(&mut text, &object);
     print_faults(&mut text, run, &object);
+    print_caps(&mut text, &object);
     let sessions = object.sessions.iter();
     print_unread(
         &mut text,
@@ -260,6 +278,22 @@ fn print_sessions(text: &mut String, object: &Summary) {
     if hidden > 0 {
         let _ =
             writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
+    }
+}
+
+/// Names the sessions that used up their cap.
+fn print_caps(text: &mut String, object: &Summary) {
+    let note = AnsiColor::Yellow.on_default().bold();
+    let caps = object.sessions.iter().flat_map(|session| {
+        session.cap.iter().filter(|cap| cap.throttled > 0).map(move |cap| (&session.name, cap))
+    });
+    for (session, cap) in caps.clone().take(SHOWN) {
+        let _ = writeln!(text, "{note}throttled{note:#}: {session} {}", cap.text());
+    }
+    let hidden = caps.count().saturating_sub(SHOWN);
+    if hidden > 0 {
+        let _ =
+            writeln!(text, "and {} throttled (--json lists all)", plural(hidden as u64, "other"));
     }
 }
 

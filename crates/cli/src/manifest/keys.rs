@@ -325,6 +325,25 @@ pub(super) const COROUTINE_GLOBALS: Key = Key::other(
     "globals of which each coroutine has its own copy, in addition to `__stack_pointer`; a name that does not exist is refused at load",
 );
 
+pub(super) const CAP_CYCLES: Key = Key::optional_number(
+    "budget_cycles",
+    1,
+    MOST_CYCLES,
+    "its cap: cycles of a lane for all its coroutines together, per period; divided evenly among its `lanes`",
+);
+pub(super) const CAP_PERIOD: Key = Key::number(
+    "period_frames",
+    1,
+    wavelock_system::MOST_PERIOD_FRAMES,
+    1,
+    "frames after which the cap is refilled",
+);
+pub(super) const CAP_OVERRUN: Key = Key {
+    name: "overrun",
+    takes: Takes::Word { choices: &["throttle"], default: "throttle" },
+    doc: "what happens when it has used up its cap: its coroutines wait for the next refill",
+};
+
 /// `[[session]]`.
 pub const SESSION: &[Key] = &[
     NAME,
@@ -339,6 +358,9 @@ pub const SESSION: &[Key] = &[
     ENV,
     PORTS,
     COROUTINE_GLOBALS,
+    CAP_CYCLES,
+    CAP_PERIOD,
+    CAP_OVERRUN,
 ];
 
 pub(super) const CHANNEL_NAME: Key =

@@ -6,6 +6,7 @@
 use super::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
+use wavelock_kernel::CapSettings;
 use wavelock_system::{ContextSpec, GrantSpec};
 
 /// Which coroutine of a lane runs next.
@@ -119,6 +120,8 @@ pub struct Session {
     /// Globals of which each coroutine has its own copy, in addition to `__stack_pointer`; `None`
     /// if the key is absent.
     pub coroutine_globals: Option<Vec<GlobalName>>,
+    /// Its cap.
+    pub cap: Option<CapSettings>,
 }
 
 /// One channel of the manifest.

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
+use wavelock_kernel::{CapOverrun, CapSettings};
 
 /// Placeholder for the number of a counted session in its args, env and ports.
 const INDEX: &str = "{index}";
@@ -160,6 +161,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         env: Vec::new(),
         ports: Vec::new(),
         coroutine_globals: None,
+        cap: None,
     };
     let manifest = Manifest {
         machine,
@@ -213,6 +215,7 @@ struct SessionDraft {
     env: Vec<(String, String)>,
     ports: Vec<(String, At<String>)>,
     coroutine_globals: Option<At<Vec<GlobalName>>>,
+    cap: Option<At<CapSettings>>,
 }
 
 impl SessionDraft {
@@ -478,6 +481,7 @@ impl<'s> Reader<'s, '_> {
         let env = self.env(view);
         let ports = self.ports(view);
         let coroutine_globals = self.coroutine_globals(view);
+        let cap = self.cap(view);
         Some(SessionDraft {
             name: name?,
             module: module?.map(|path| directory.join(path)),
@@ -490,7 +494,29 @@ impl<'s> Reader<'s, '_> {
             env,
             ports,
             coroutine_globals,
+            cap,
         })
+    }
+
+    /// The cap of a session. Without a budget it has none, and needs no other key of it.
+    fn cap(&mut self, view: &View<'_, '_>) -> Option<At<CapSettings>> {
+        let budget = self.findings.number(view, &keys::CAP_CYCLES);
+        let period = self.findings.number(view, &keys::CAP_PERIOD);
+        let overrun = self.findings.word(view, &keys::CAP_OVERRUN);
+        let Some(budget) = budget else {
+            let others = [&keys::CAP_PERIOD, &keys::CAP_OVERRUN];
+            let stray = others.into_iter().find_map(|key| view.key_span(key));
+            if let Some(span) = stray.filter(|_| view.value(&keys::CAP_CYCLES).is_none()) {
+                let table = "[[session]] with a cap";
+                self.add(span, &Problem::Missing { table, key: &keys::CAP_CYCLES });
+            }
+            return None;
+        };
+        let word = overrun.map_or("", |word| word.value);
+        let overrun = CapOverrun::ALL.iter().copied().find(|overrun| overrun.name() == word);
+        let (period_frames, overrun) =
+            (period.map_or(1, |number| number.value), overrun.unwrap_or(CapOverrun::Throttle));
+        Some(budget.map(|cycles| CapSettings { budget: Cycles(cycles), period_frames, overrun }))
     }
 
     /// `lane` or `lanes` of a session, checked against the machine's.
@@ -770,6 +796,22 @@ impl<'s> Reader<'s, '_> {
         );
     }
 
+    /// Keeps the positions of a session's values, for refusals at load.
+    fn locate(&mut self, id: SessionId, draft: &SessionDraft) {
+        let globals = draft.coroutine_globals.as_ref().map(|globals| &globals.span);
+        let spans = [
+            (&keys::MODULE, Some(&draft.module.span)),
+            (&keys::NAME, Some(&draft.name.span)),
+            (&keys::COROUTINE_GLOBALS, globals),
+            (&keys::CAP_CYCLES, draft.cap.as_ref().map(|cap| &cap.span)),
+        ];
+        for (key, span) in spans {
+            if let Some(span) = span {
+                self.spans.insert(ManifestValue::Session(id, key.name), span.clone());
+            }
+        }
+    }
+
     /// Appends the sessions of one draft.
     fn expand(
         &mut self,
@@ -838,15 +880,7 @@ impl<'s> Reader<'s, '_> {
                 || vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)],
                 |lanes| lanes.value.clone(),
             );
-            self.spans
-                .insert(ManifestValue::Session(id, keys::MODULE.name), draft.module.span.clone());
-            self.spans.insert(ManifestValue::Session(id, keys::NAME.name), draft.name.span.clone());
-            if let Some(globals) = &draft.coroutine_globals {
-                self.spans.insert(
-                    ManifestValue::Session(id, keys::COROUTINE_GLOBALS.name),
-                    globals.span.clone(),
-                );
-            }
+            self.locate(id, draft);
             session_names.insert(name.clone(), (id, draft.name.span.clone()));
             sessions.push(Session {
                 args: draft
@@ -866,6 +900,7 @@ impl<'s> Reader<'s, '_> {
                     .coroutine_globals
                     .as_ref()
                     .map(|globals| globals.value.clone()),
+                cap: draft.cap.as_ref().map(|cap| cap.value),
             });
         }
     }

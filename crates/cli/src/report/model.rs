@@ -69,6 +69,52 @@ pub struct SessionSummary {
     /// Its first faults.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<FaultRow>,
+    /// Its cap, by lane, if it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cap: Vec<CapRow>,
+}
+
+/// The cap of a session on one of its lanes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CapRow {
+    /// The lane.
+    pub lane: u16,
+    /// Cycles per period on this lane.
+    pub budget_cycles: u64,
+    /// Frames of a period.
+    pub period_frames: u64,
+    /// What happens when it is used up.
+    pub overrun: String,
+    /// Cycles used in the last period, the overrun of earlier ones included.
+    pub used_cycles: u64,
+    /// Cycles charged to it in the whole run: guest cycles, picks, switches and wakes.
+    pub charged_cycles: u64,
+    /// Times it was used up.
+    pub throttled: u64,
+    /// Most cycles used beyond the budget.
+    pub longest_overrun_cycles: u64,
+    /// While it is used up: the frame in which the session can run again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub throttled_until_frame: Option<u64>,
+}
+
+impl CapRow {
+    /// The row in words, without the session.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!(
+            "used up its cap {} on lane {}: {} cycles per {}, {} charged, longest overrun {}",
+            crate::table::plural(self.throttled, "time"),
+            self.lane,
+            crate::manifest::grouped(self.budget_cycles),
+            crate::table::plural(self.period_frames, "frame"),
+            crate::manifest::grouped(self.charged_cycles),
+            crate::manifest::grouped(self.longest_overrun_cycles)
+        );
+        if let Some(frame) = self.throttled_until_frame {
+            text += &format!("; throttled until frame {}", crate::manifest::grouped(frame));
+        }
+        text
+    }
 }
 
 /// The head of what a session wrote.

@@ -14,6 +14,7 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     let top = if top == 0 { usize::MAX } else { usize::try_from(top).unwrap_or(usize::MAX) };
     let mut text = head(report);
     section(&mut text, "Sessions", &sessions(report, top));
+    text.push_str(&caps(report, top));
     text.insert_str(head(report).len(), &waves::head(report));
     section(&mut text, "Contexts", &contexts::contexts(report, top));
     section(&mut text, "Time of contexts", &contexts::executed(report, top));
@@ -57,6 +58,17 @@ fn head(report: &Report) -> String {
         grouped(cycles.total),
         summary.digest,
     )
+}
+
+/// The sessions that used up their cap, a line each.
+fn caps(report: &Report, top: usize) -> String {
+    let sessions = report.summary.sessions.iter();
+    let rows = sessions.flat_map(|session| session.cap.iter().map(move |cap| (session, cap)));
+    let throttled = rows.filter(|(_, cap)| cap.throttled > 0);
+    throttled
+        .take(top)
+        .map(|(session, cap)| format!("throttled: {} {}\n", session.name, cap.text()))
+        .collect()
 }
 
 fn sessions(report: &Report, top: usize) -> Table {

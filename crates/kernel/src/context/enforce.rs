@@ -42,6 +42,7 @@ impl Lane {
                 self.preempt_for(key);
             }
             self.tier_mut().charged_until = self.clock;
+            self.mark_cap();
             let (mut picked, mut switched) = (false, false);
             if self.current == NIL {
                 if self.tally.is_measured {
@@ -59,6 +60,9 @@ impl Lane {
                 (picked, switched) = (true, has_switched);
                 if self.clock >= self.cache.end {
                     self.charge_until(self.clock);
+                    if !self.caps.is_empty() {
+                        self.charge_cap(self.clock);
+                    }
                     return Next::Over;
                 }
             }

@@ -84,6 +84,7 @@ pub(crate) enum Left {
 /// What limits a slice; the order is the order of semantics 25.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
+    Cap,
     FrameEnd,
     Quantum,
     WaveEnd,

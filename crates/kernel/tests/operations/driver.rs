@@ -127,6 +127,7 @@ fn decision(running: &Running) -> Decision {
             BoundReason::FrameEnd => Limit::FrameEnd,
             BoundReason::Quantum => Limit::Quantum,
             BoundReason::WaveEnd => Limit::WaveEnd,
+            BoundReason::Cap => Limit::Cap,
         },
         picked: running.picked(),
         switched: running.switched(),

@@ -1,7 +1,7 @@
 //! The rules that a description must satisfy, one function each. Contract: everything is checked
 //! before anything is made, so that the rest of loading indexes without checks.
 
-use super::{LoadError, MAX_LANES, MOST_CYCLES};
+use super::{LoadError, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
 use crate::input::{InputEvent, Recipient};
 use crate::spec::{ChannelSpec, MachineSpec, Span};
 use alloc::format;
@@ -14,8 +14,8 @@ use wavelock_module::Module;
 type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
 
 /// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
-const RULES: [Rule; 7] =
-    [lanes, sessions, check_references, spans, placements, capacities, deviations];
+const RULES: [Rule; 8] =
+    [lanes, sessions, check_references, spans, placements, capacities, deviations, caps];
 
 /// Checks a description by every rule but that of memory, which loading alone needs.
 pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
@@ -153,6 +153,29 @@ fn deviations(spec: &MachineSpec) -> Result<(), LoadError> {
             continue;
         };
         return Err(LoadError::Deviation { lane, pick: deviation.pick, why });
+    }
+    Ok(())
+}
+
+/// Every part of a cap can be enforced, and its period counted.
+fn caps(spec: &MachineSpec) -> Result<(), LoadError> {
+    let gap = spec.longest_gap();
+    let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
+    for session in &spec.sessions {
+        let (Some(cap), name) = (session.cap, || session.name.clone()) else { continue };
+        let lanes = session.placement.lanes().len();
+        let part = session.cap_at(lanes.saturating_sub(1)).map_or(cap.budget, |part| part.budget);
+        if part < least {
+            let (found, lanes) = (cap.budget, lanes as u16);
+            return Err(LoadError::CapTooSmall { session: name(), found, lanes, least, gap });
+        }
+        if cap.budget > MOST_CYCLES {
+            return Err(LoadError::TooLong { key: "budget_cycles", found: cap.budget });
+        }
+        if !(1..=MOST_PERIOD_FRAMES).contains(&cap.period_frames) {
+            let found = cap.period_frames;
+            return Err(LoadError::CapPeriod { session: name(), found });
+        }
     }
     Ok(())
 }

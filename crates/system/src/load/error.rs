@@ -3,7 +3,7 @@
 //! Each message has what was found and what is allowed, in terms of the manifest's keys, and the
 //! fix.
 
-use super::{MAX_LANES, MOST_CYCLES};
+use super::{MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
 use crate::errors::errors;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -122,6 +122,28 @@ errors! {
             /// The limit.
             allowed: u32,
         } => "channel `{channel}` has capacity {found}: 1 to limits.channel_capacity = {allowed} are allowed",
+        /// The cap of a session, or its part on one lane, is less than can be enforced.
+        CapTooSmall {
+            /// The session.
+            session: String,
+            /// Its budget.
+            found: Cycles,
+            /// Its lanes, among which the budget is divided.
+            lanes: u16,
+            /// The least per lane: 2 * (G + switch cost).
+            least: Cycles,
+            /// The longest gap of the modules.
+            gap: Cycles,
+        } => "session `{session}` has budget_cycles = {} for {lanes} lane(s): at least {} per lane can be enforced, \
+              2 * (G + switch) with G = {} of the modules and switch = {}"
+            (found.0, least.0, gap.0, SCHEDULER_COSTS_V1.switch.0),
+        /// The period of a cap is empty or too long.
+        CapPeriod {
+            /// The session.
+            session: String,
+            /// Frames of the period.
+            found: u64,
+        } => "session `{session}` has period_frames = {found}: a period has 1 to {MOST_PERIOD_FRAMES} frames",
         /// A deviation from the policy is not possible.
         Deviation {
             /// The lane it is about.

@@ -36,6 +36,9 @@ pub const MAX_LANES: u16 = 1024;
 /// The longest frame, wave, quantum or period: clocks count thousands of them on every lane.
 pub const MOST_CYCLES: Cycles = Cycles(1_000_000_000_000);
 
+/// The longest period of a cap.
+pub const MOST_PERIOD_FRAMES: u64 = 1_000_000;
+
 /// A world ready to run, with warnings.
 pub struct Loaded {
     /// The world.
@@ -77,6 +80,7 @@ impl World {
         }
         let group_lanes =
             session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
+        crate::cap::set_caps(&spec, &mut groups, &lane_positions)?;
         crate::context::grant(&spec, &mut groups, &lane_positions)?;
         let wired_senders = wire::wire(&spec, &mut groups, &lane_positions, &session_groups);
         let digest = RunDigest::new(&spec.identity());

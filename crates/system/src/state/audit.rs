@@ -37,6 +37,7 @@ impl World {
             (caller.name.session.0 as usize) < self.session_groups.len()
                 && caller.lane < self.spec.lanes
         };
+        self.audit_caps()?;
         for group in &self.groups {
             audit_lanes(group)?;
             for (at, state) in group.sessions.iter().enumerate() {
@@ -62,6 +63,25 @@ impl World {
             return Err(unfit(SessionId(0), "waits and entries of queues"));
         }
         Ok(())
+    }
+}
+
+impl World {
+    /// Each capped session has its part of the cap on each of its lanes, and nothing else has one.
+    fn audit_caps(&self) -> Result<(), StateError> {
+        let mut expected = 0;
+        for (id, spec) in self.session_ids().zip(&self.spec.sessions) {
+            for (position, &lane) in self.session_ref(id).lanes.iter().enumerate() {
+                let found = self.lane_ref(lane).kernel.cap(id.0).map(|account| account.settings);
+                let part = spec.cap_at(position);
+                expected += usize::from(part.is_some());
+                if found != part {
+                    return Err(unfit(id, "the cap of a session on its lane"));
+                }
+            }
+        }
+        let found: usize = self.lanes().map(|lane| lane.kernel.caps().len()).sum();
+        if found == expected { Ok(()) } else { Err(unfit(SessionId(0), "caps of other lanes")) }
     }
 }
 

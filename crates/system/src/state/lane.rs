@@ -4,12 +4,13 @@
 use crate::codec::{
     Codec, CodecError, Reader, Unlimited, Writer, codes, converted, newtypes, record, variants,
 };
+use alloc::vec::Vec;
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityPhase, EntityState, FairState, VirtualTimes};
 use wavelock_kernel::{
-    BlockReason, ContextCounts, ContextParameters, ContextPhase, ContextSettings, FairSettings,
-    Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals, Ledger, Notification, Policy,
-    PreferredState, RecordState, Share, State, Tag,
+    BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
+    ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
+    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag,
 };
 
 record! {
@@ -17,8 +18,10 @@ record! {
         id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
         wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
         arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as reserved,
-        fair, contexts as if_in_spec,
+        fair, contexts as if_in_spec, caps = no_caps,
     }
+    CapState { session, settings, used, is_spent, counts }
+    CapCounts { consumed, throttles, longest_overrun }
     LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
     Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks, sleeps, migrations, steals }
@@ -87,6 +90,11 @@ fn fair_settings(input: &mut Reader<'_>) -> Result<FairSettings, CodecError> {
 
 fn context_settings(input: &mut Reader<'_>) -> Result<ContextSettings, CodecError> {
     input.spec().context_settings().ok_or(input.malformed("contexts that the machine cannot have"))
+}
+
+/// The accounts of capped sessions follow the lane, and only in a machine with caps.
+const fn no_caps(_: &mut Reader<'_>) -> Result<Vec<CapState>, CodecError> {
+    Ok(Vec::new())
 }
 
 /// The capacities of a lane, and a third number that is always 0: lanes once had an outbox.

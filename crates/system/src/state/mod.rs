@@ -196,6 +196,9 @@ impl World {
         for lane in (0..self.spec.lanes).map(|lane| self.lane_ref(lane)) {
             lane.steps.write(&mut out);
             lane.kernel.export().write(&mut out);
+            if self.spec.has_caps() {
+                lane.kernel.caps().to_vec().write(&mut out);
+            }
         }
         for session in self.session_ids() {
             session::write(self.session_ref(session), &mut out);
@@ -371,7 +374,10 @@ impl World {
             let lane = &mut self.groups[group].lanes[lane];
             lane.steps = Codec::read(input)?;
             steps = steps.saturating_add(lane.steps);
-            let state = LaneState::read(input)?;
+            let mut state = LaneState::read(input)?;
+            if spec.has_caps() {
+                state.caps = Codec::read(input)?;
+            }
             let ended = u128::from(head.ended_frame.0 + 1) * u128::from(spec.frame_cycles.0);
             let here = state.id.0 == number
                 && state.frame == head.ended_frame
@@ -383,6 +389,7 @@ impl World {
             input.check("more room than a lane makes", room)?;
             lane.kernel = Lane::rebuild(&state, u32::MAX)
                 .map_err(|refused| StateError::Lane { lane: number, refused })?;
+            lane.reserve_caps(spec).map_err(|error| StateError::Load { error })?;
             lane.kernel.set_prefetch(wavelock_machine::prefetch);
             lane.kernel.set_deviations(spec.deviations_of(number));
         }

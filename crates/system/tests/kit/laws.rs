@@ -56,6 +56,7 @@ fn lane_order(log: &FrameLog, lane: usize) -> Result<(), String> {
             // frame.
             Event::Wake { .. }
             | Event::Timers { .. }
+            | Event::CapRefill { .. }
             | Event::Arrival { .. }
             | Event::Entered { .. } => {}
             Event::Close { .. }

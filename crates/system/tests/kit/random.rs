@@ -9,6 +9,7 @@
 use super::{Choices, Machine};
 use std::fmt::Write;
 use wavelock_abi::{Cycles, Priority, SessionId};
+use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_system::{Placement, Span};
 
 /// What a random machine may use beside blocking sends and receives, joins, sleeps and output.
@@ -315,5 +316,23 @@ pub(crate) fn wild_machine(seed: u64) -> Machine {
         let session = SessionId(choices.below(machine.spec.sessions.len() as u64) as u32);
         machine.input(frame * 3, session, b"input event");
     }
+    if seed % 4 == 1 {
+        cap_sessions(&mut machine, &mut Choices(seed ^ 0xca95));
+    }
     machine
+}
+
+/// Caps about half of the sessions.
+fn cap_sessions(machine: &mut Machine, choices: &mut Choices) {
+    let gap = machine.spec.modules.iter().map(|module| module.code().gap().0).max().unwrap_or(0);
+    for session in &mut machine.spec.sessions {
+        if choices.one_in(2) {
+            let lanes = session.placement.lanes().len() as u64;
+            session.cap = Some(CapSettings {
+                budget: Cycles(2 * (gap + 24) * lanes + choices.below(3_000)),
+                period_frames: 1 + choices.below(3),
+                overrun: CapOverrun::Throttle,
+            });
+        }
+    }
 }

@@ -30,6 +30,8 @@ const LAYERS: &[Row] = &[
     row("module", 1),
     row("trace", 1),
     Row { never: &["kernel"], ..row("machine", 2) },
+    // In the workspace of the checks, because it compiles Cranelift.
+    row("compiled", 3),
     row("system", 3),
     row("waves", 4),
     // Not a test tool: `wavelock soak` runs its machines.

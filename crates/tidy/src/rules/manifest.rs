@@ -29,7 +29,10 @@ pub(super) fn reasons(tree: &Tree, findings: &mut Vec<Finding>) {
                     ),
                 );
             }
-            let is_member = file.crate_folder().is_some() || file.path.starts_with("xtask/");
+            // A package of another workspace cannot inherit from the root manifest.
+            let is_elsewhere = file.text.lines().any(|line| line.starts_with("workspace = \"../"));
+            let is_member =
+                !is_elsewhere && (file.crate_folder().is_some() || file.path.starts_with("xtask/"));
             if !is_local && !is_root && is_member {
                 find(
                     entry.line,

@@ -1,0 +1,144 @@
+//! Caps as a user sees them: the share of a capped hog, the summary, `--json`, `why`, `debug`,
+//! `report`, a snapshot in the middle of a period, and refusals.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Twenty coroutines that never stop.
+const HOG: &str = r#"(module
+  (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
+  (table funcref (elem $spin))
+  (func $spin (param i64) (loop $l (br $l)))
+  (func (export "_start") (local $n i32)
+    (local.set $n (i32.const 19))
+    (loop $more
+      (drop (call $spawn (i32.const 0) (i64.const 0)))
+      (br_if $more (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+    (loop $l (br $l))))"#;
+
+/// One coroutine that never stops.
+const ONE: &str = r#"(module (func (export "_start") (loop $l (br $l))))"#;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("caps").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder of this test");
+    std::fs::write(folder.join("hog.wat"), HOG).expect("a module");
+    std::fs::write(folder.join("one.wat"), ONE).expect("a module");
+    folder
+}
+
+/// A hog with these keys beside a session of one coroutine.
+fn machine(folder: &Path, keys: &str) {
+    let text = format!(
+        "[machine]\nmax_frames = 40\n\n[[session]]\nname = \"hog\"\nmodule = \"hog.wat\"\n{keys}\n\n\
+         [[session]]\nname = \"one\"\nmodule = \"one.wat\"\n"
+    );
+    std::fs::write(folder.join("machine.toml"), text).expect("a manifest");
+}
+
+fn wavelock(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wavelock"));
+    command.current_dir(folder).env("NO_COLOR", "1").args(arguments).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = wavelock(folder, arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
+}
+
+#[test]
+fn a_hog_of_twenty_coroutines_capped_to_five_percent_uses_five_percent() {
+    let folder = folder("share");
+    let shares = |keys: &str, policy: &str| {
+        machine(&folder, keys);
+        let run = json(&folder, &["run", "machine.toml", "--json", "--policy", policy]);
+        let cycles = |at: usize| run["sessions"][at]["cycles"].as_u64().expect("cycles") as f64;
+        (cycles(0) / 40e6, cycles(1) / 40e6, run)
+    };
+    for policy in ["round-robin", "fair", "progress-aware", "priority-aging", "priority-fixed"] {
+        let (hog, one, _) = shares("", policy);
+        assert!(hog > 0.9 && one < 0.1, "{policy}, no cap: {hog} {one}");
+        let (hog, one, run) = shares("budget_cycles = 50_000\npriority = 255", policy);
+        assert!((0.0495..=0.05).contains(&hog) && one > 0.94, "{policy}, capped: {hog} {one}");
+        let cap = &run["sessions"][0]["cap"][0];
+        assert_eq!(cap["throttled"], 40, "{policy}: {cap}");
+        let charged = cap["charged_cycles"].as_u64().expect("a number");
+        assert!((1_990_000..2_000_100).contains(&charged), "{policy}: {cap}");
+        assert_eq!(cap["throttled_until_frame"], 40, "{policy}: {cap}");
+        assert_eq!(run["sessions"][0]["outcome"], "running", "{policy}: throttled, not finished");
+    }
+}
+
+#[test]
+fn a_split_session_has_a_part_of_its_cap_on_each_lane() {
+    let folder = folder("split");
+    machine(&folder, "lanes = [1, 0]\nbudget_cycles = 50_001\nperiod_frames = 2");
+    let run = json(&folder, &["run", "machine.toml", "--lanes", "2", "--json"]);
+    let cap = run["sessions"][0]["cap"].as_array().expect("a row per lane").clone();
+    let parts: Vec<_> = cap.iter().map(|row| (&row["lane"], &row["budget_cycles"])).collect();
+    assert_eq!(parts, [(&1.into(), &25_001.into()), (&0.into(), &25_000.into())]);
+    // All its coroutines are on its home lane, and cannot use the other's part.
+    assert_eq!((&cap[0]["throttled"], &cap[1]["throttled"]), (&20.into(), &0.into()));
+}
+
+#[test]
+fn the_summary_why_debug_and_report_show_a_throttled_session() {
+    let folder = folder("shown");
+    machine(&folder, "budget_cycles = 50_000\nperiod_frames = 4");
+    let run = wavelock(&folder, &["run", "machine.toml", "--record", "t", "--report", "r"]);
+    let line = "throttled: hog used up its cap 10 times on lane 0: 50_000 cycles per 4 frames";
+    assert!(text(&run).contains(line), "{}", text(&run));
+    assert!(text(&wavelock(&folder, &["report", "r"])).contains(line));
+    let why = text(&wavelock(&folder, &["why", "t", "--coroutine", "hog/3", "--at", "60"]));
+    let reason = "it is runnable, but its session used 5000";
+    assert!(why.contains(reason), "{why}");
+    assert!(why.contains("of the 50000 cycles of its cap on lane 0 (per 4 frames)"), "{why}");
+    assert!(why.contains("at the start of frame 4"), "{why}");
+    assert!(why.contains("hog used 5000"), "recent events: {why}");
+    std::fs::write(folder.join("script"), "goto step 60\ncaps\n").expect("a script");
+    let debug = text(&wavelock(&folder, &["debug", "t", "--script", "script"]));
+    assert!(debug.contains("of 50000 cycles used on lane 0, refilled every 4 frames"), "{debug}");
+    assert!(debug.contains("throttled until frame 4"), "{debug}");
+    let replay = wavelock(&folder, &["replay", "t", "--workers", "2"]);
+    assert!(text(&replay).starts_with("equal"), "{}", text(&replay));
+}
+
+#[test]
+fn a_snapshot_in_the_middle_of_a_period_keeps_the_account() {
+    let folder = folder("resumed");
+    machine(&folder, "budget_cycles = 70_000\nperiod_frames = 7");
+    let whole = json(&folder, &["run", "machine.toml", "--json"]);
+    for frame in ["1", "3", "6", "7", "20"] {
+        let taken =
+            wavelock(&folder, &["snapshot", "machine.toml", "--at-frame", frame, "--output", "s"]);
+        assert_eq!(taken.status.code(), Some(0), "{}", text(&taken));
+        let resumed = json(&folder, &["resume", "s", "--json"]);
+        for key in ["digest", "sessions", "cycles"] {
+            assert_eq!(resumed[key], whole[key], "frame {frame}: {key}");
+        }
+    }
+}
+
+#[test]
+fn caps_that_cannot_be_enforced_or_are_incomplete_are_refused() {
+    let folder = folder("refused");
+    let refused = |keys: &str| {
+        machine(&folder, keys);
+        let run = wavelock(&folder, &["run", "machine.toml"]);
+        assert_eq!(run.status.code(), Some(4), "{keys}: {}", text(&run));
+        text(&run)
+    };
+    let small = refused("budget_cycles = 40");
+    assert!(small.contains("session `hog` has budget_cycles = 40 for 1 lane(s)"), "{small}");
+    assert!(small.contains("2 * (G + switch)") && small.contains("machine.toml:7:"), "{small}");
+    assert!(refused("overrun = \"throttle\"").contains("budget_cycles"));
+    assert!(refused("period_frames = 2").contains("budget_cycles"));
+    let word = refused("budget_cycles = 50_000\noverrun = \"demote\"");
+    assert!(word.contains("throttle"), "{word}");
+}

@@ -1,0 +1,456 @@
+//! Caps: at most this many cycles of a lane for all coroutines of a session together, per period of
+//! frames (semantics 43 to 48).
+//!
+//! ```text
+//!             stop or pick leaves less than a pick and a switch
+//!   open ----------------------------------------------------------> spent
+//!     <--------------------------------------------------------------
+//!             begin_frame at a multiple of the period, enough left
+//! ```
+//!
+//! Contract: an account is charged the lane's time from the pick of a coroutine of its session to
+//! the end of the slice: guest cycles, the pick, the switch, and the wakes that the slice caused. A
+//! slice is bounded by the rest of the account, so its instructions exceed the budget by less than
+//! the longest gap; the overrun is charged to the next period. While an account is spent, every
+//! coroutine of its session on this lane is held ([`HoldReason::Cap`]), so none of them is in a
+//! queue and the policy never considers one.
+//!
+//! Cost: spending and refilling an account look at each coroutine of the session on the lane, at
+//! most once per period. Nothing else looks at more than one account, found by binary search. A
+//! lane without accounts takes none of these paths.
+//!
+//! Elsewhere: how a budget is divided among lanes (`system`).
+
+use crate::check::{Violation, holds};
+use crate::lane::{Lane, Next};
+use crate::queue::Entrance;
+use crate::record::{NIL, Place};
+use crate::types::{BoundReason, HoldReason, Refusal, numbered};
+use alloc::vec::Vec;
+use wavelock_abi::{Cycles, Frame, SchedulerOperation};
+
+numbered! {
+    /// What happens to a session that has used up its cap.
+    CapOverrun {
+        Throttle = 0, "throttle", "its coroutines wait for the next refill";
+    }
+}
+
+/// The cap of a session on a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapSettings {
+    /// Cycles per period.
+    pub budget: Cycles,
+    /// Frames of a period; the account is refilled at each multiple.
+    pub period_frames: u64,
+    /// What happens when it is used up.
+    pub overrun: CapOverrun,
+}
+
+/// Statistics of a cap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CapCounts {
+    /// Cycles of the lane that were charged in all.
+    pub consumed: Cycles,
+    /// Times it was used up.
+    pub throttles: u64,
+    /// Most cycles used beyond a budget.
+    pub longest_overrun: Cycles,
+}
+
+/// The account of a session on a lane as plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapState {
+    /// The session.
+    pub session: u32,
+    /// Its cap.
+    pub settings: CapSettings,
+    /// Cycles used in this period, the overrun of earlier ones included.
+    pub used: Cycles,
+    /// Whether it is used up: the session's coroutines are held.
+    pub is_spent: bool,
+    /// Its statistics.
+    pub counts: CapCounts,
+}
+
+/// An event of a cap, for [`Lane::drain_cap_events`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapEvent {
+    /// The lane's clock.
+    pub at: Cycles,
+    /// The session.
+    pub session: u32,
+    /// Cycles per period.
+    pub budget: Cycles,
+    /// Cycles used of this period.
+    pub used: Cycles,
+    /// What happened.
+    pub kind: CapEventKind,
+}
+
+/// What happened to a cap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each variant's sentence names its fields")]
+pub enum CapEventKind {
+    /// It is used up; the session's coroutines wait for frame `until`.
+    Throttled { until: Frame },
+    /// It was refilled; the session's coroutines can run again.
+    Refilled,
+}
+
+impl CapState {
+    /// Cycles left of the period.
+    const fn left(&self) -> u64 {
+        self.settings.budget.0.saturating_sub(self.used.0)
+    }
+
+    /// Refills that a spent account needs to be open again, with `reserve` cycles for a pick.
+    fn refills_needed(&self, reserve: u64) -> u64 {
+        (self.used.0.saturating_add(reserve) / self.settings.budget.0.max(1)).max(1)
+    }
+
+    /// The frame in which a spent account is open again.
+    fn open_at(&self, frame: Frame, reserve: u64) -> Frame {
+        let period = self.settings.period_frames;
+        let begun = frame.0 / period;
+        Frame(begun.saturating_add(self.refills_needed(reserve)).saturating_mul(period))
+    }
+
+    fn event(&self, clock: u64, kind: CapEventKind) -> CapEvent {
+        let (session, budget, used) = (self.session, self.settings.budget, self.used);
+        CapEvent { at: Cycles(clock), session, budget, used, kind }
+    }
+}
+
+/// The accounts of a lane, ascending by session.
+#[derive(Default)]
+pub(crate) struct Caps {
+    accounts: Vec<CapState>,
+    /// Accounts that were reserved. Kept beside the vector's own capacity, which may be larger: a
+    /// refusal must not depend on an allocator.
+    reserved: u32,
+    events: Vec<CapEvent>,
+    /// The lane clock up to which the current coroutine's time has been charged.
+    charged_until: u64,
+}
+
+impl Caps {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
+    fn find(&self, session: u32) -> Result<usize, usize> {
+        self.accounts.binary_search_by_key(&session, |account| account.session)
+    }
+
+    fn get(&self, session: u32) -> Option<&CapState> {
+        Some(&self.accounts[self.find(session).ok()?])
+    }
+
+    /// Between two drains an account can be spent once and refilled once.
+    fn reserve(&mut self, accounts: usize) -> Result<(), Refusal> {
+        let refused = |_| Refusal::OutOfMemory { wanted: accounts as u32 };
+        self.accounts.try_reserve(accounts.saturating_sub(self.accounts.len())).map_err(refused)?;
+        let events = 2 * accounts + 2;
+        self.events.try_reserve(events.saturating_sub(self.events.len())).map_err(refused)?;
+        self.reserved = self.reserved.max(accounts as u32);
+        Ok(())
+    }
+
+    fn insert(&mut self, account: CapState) {
+        match self.find(account.session) {
+            Ok(at) => self.accounts[at] = account,
+            Err(at) => self.accounts.insert(at, account),
+        }
+    }
+
+    /// Records an event. Never allocates: one beyond the reserved room is dropped.
+    fn note(&mut self, event: CapEvent) {
+        if self.events.len() < self.events.capacity() {
+            self.events.push(event);
+        }
+    }
+}
+
+/// Settings and readings.
+impl Lane {
+    /// Makes room for this many accounts in all, so that sessions with a cap can move here.
+    ///
+    /// # Errors
+    /// The host has no memory.
+    pub fn reserve_caps(&mut self, accounts: u32) -> Result<(), Refusal> {
+        self.caps.reserve(accounts as usize)
+    }
+
+    /// Caps a session on this lane, from the current period on. Allocates: for loading, not for a
+    /// step of the scheduler.
+    ///
+    /// # Errors
+    /// A budget that covers no pick, a period of no frames, an account that is spent, or no memory.
+    pub fn set_cap(&mut self, session: u32, settings: CapSettings) -> Result<(), Refusal> {
+        let (budget, least) = (settings.budget, Cycles(self.cache.switch_cost + 1));
+        let is_spent = self.caps.get(session).is_some_and(|account| account.is_spent);
+        if budget < least || settings.period_frames == 0 || is_spent {
+            let period_frames = settings.period_frames;
+            return Err(Refusal::Cap { budget, least, period_frames });
+        }
+        self.caps.reserve(self.caps.accounts.len() + 1)?;
+        let (used, counts) = (Cycles::ZERO, CapCounts::default());
+        self.caps.insert(CapState { session, settings, used, is_spent: false, counts });
+        self.refresh();
+        Ok(())
+    }
+
+    /// Whether a session on this lane has a cap.
+    #[inline]
+    #[must_use]
+    pub fn has_caps(&self) -> bool {
+        !self.caps.is_empty()
+    }
+
+    /// The accounts, ascending by session.
+    #[must_use]
+    pub fn caps(&self) -> &[CapState] {
+        &self.caps.accounts
+    }
+
+    /// The account of a session.
+    #[must_use]
+    pub fn cap(&self, session: u32) -> Option<&CapState> {
+        self.caps.get(session)
+    }
+
+    /// The frame in which a session whose cap is used up can run again.
+    #[must_use]
+    pub fn capped_until(&self, session: u32) -> Option<Frame> {
+        let account = self.caps.get(session).filter(|account| account.is_spent)?;
+        Some(account.open_at(self.frame, self.cache.switch_cost))
+    }
+
+    /// The first frame in which a held coroutine can run because a cap is refilled.
+    #[must_use]
+    pub fn next_cap_refill(&self) -> Option<Frame> {
+        if self.counts.held == 0 {
+            return None;
+        }
+        let spent = self.caps.accounts.iter().filter(|account| account.is_spent);
+        spent.map(|account| account.open_at(self.frame, self.cache.switch_cost)).min()
+    }
+
+    /// Whether [`Lane::drain_cap_events`] has anything to give.
+    #[inline]
+    #[must_use]
+    pub fn has_cap_events(&self) -> bool {
+        !self.caps.events.is_empty()
+    }
+
+    /// What happened to caps since the last call, in order.
+    pub fn drain_cap_events(&mut self, each: impl FnMut(CapEvent)) {
+        self.caps.events.drain(..).for_each(each);
+    }
+}
+
+/// Charging.
+impl Lane {
+    /// [`Lane::dispatch`] on a lane with caps and without contexts.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn dispatch_capped(&mut self) -> Next {
+        self.mark_cap();
+        let next = self.dispatch_by_policy();
+        if next == Next::Over {
+            self.charge_cap(self.clock);
+        }
+        next
+    }
+
+    /// Time from now on belongs to the next pick.
+    pub(crate) fn mark_cap(&mut self) {
+        self.caps.charged_until = self.clock;
+    }
+
+    /// What the cap of the current coroutine's session leaves to its open slice, if it has one.
+    #[must_use]
+    pub fn cap_left(&self) -> Option<Cycles> {
+        if self.current == NIL {
+            return None;
+        }
+        let account = self.caps.get(self.slab.hot(self.current).tag.session())?;
+        let elapsed = self.clock.saturating_sub(self.caps.charged_until);
+        Some(Cycles(account.left().saturating_sub(elapsed)))
+    }
+
+    /// The shorter of a bound and what the cap leaves; the cap if they are equal.
+    #[cold]
+    pub(crate) fn bound_by_cap(&self, bound: (Cycles, BoundReason)) -> (Cycles, BoundReason) {
+        match self.cap_left() {
+            Some(left) if left <= bound.0 => (left, BoundReason::Cap),
+            _ => bound,
+        }
+    }
+
+    /// Charges the lane's time up to `clock` to the cap of the current coroutine's session. If less
+    /// than a pick and a switch is left, the account is spent.
+    #[cold]
+    pub(crate) fn charge_cap(&mut self, clock: u64) {
+        if self.current == NIL {
+            return;
+        }
+        let session = self.slab.hot(self.current).tag.session();
+        let Ok(at) = self.caps.find(session) else { return };
+        let elapsed = Cycles(clock.saturating_sub(self.caps.charged_until));
+        self.caps.charged_until = clock;
+        let (reserve, frame) = (self.cache.switch_cost, self.frame);
+        let account = &mut self.caps.accounts[at];
+        account.used = account.used.saturating_add(elapsed);
+        account.counts.consumed = account.counts.consumed.saturating_add(elapsed);
+        if account.is_spent || account.left() > reserve {
+            return;
+        }
+        account.is_spent = true;
+        let CapCounts { throttles, longest_overrun, .. } = &mut account.counts;
+        *throttles += 1;
+        *longest_overrun =
+            account.used.saturating_sub(account.settings.budget).max(*longest_overrun);
+        let kind = match account.settings.overrun {
+            CapOverrun::Throttle => {
+                CapEventKind::Throttled { until: account.open_at(frame, reserve) }
+            }
+        };
+        let event = account.event(clock, kind);
+        self.caps.note(event);
+        self.hold_session(session);
+    }
+
+    /// Holds every coroutine of a session on this lane.
+    fn hold_session(&mut self, session: u32) {
+        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
+        while at != NIL {
+            if !self.slab.hot(at).place.is_ended() {
+                self.hold_slot(at, HoldReason::Cap);
+            }
+            at = self.slab.session_links(at).next;
+        }
+    }
+
+    /// Releases every coroutine of a session that its cap held: each is queued at its old arrival,
+    /// which costs nothing beside the refill.
+    fn release_session(&mut self, session: u32) {
+        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
+        while at != NIL {
+            let hot = self.slab.hot_mut(at);
+            if hot.held.contains(HoldReason::Cap) {
+                hot.held = hot.held.without(HoldReason::Cap);
+                if hot.held.is_empty() && hot.place == Place::Held {
+                    self.counts.held -= 1;
+                    let _ = self.enqueue(at, Entrance::Return);
+                }
+            }
+            at = self.slab.session_links(at).next;
+        }
+    }
+
+    /// A coroutine that comes to a lane on which its session's cap is used up is held from the
+    /// start.
+    #[cold]
+    pub(crate) fn hold_newcomer(&mut self, slot: u32) {
+        let hot = self.slab.hot(slot);
+        if self.caps.get(hot.tag.session()).is_some_and(|account| account.is_spent) {
+            let hot = self.slab.hot_mut(slot);
+            hot.held = hot.held.with(HoldReason::Cap);
+        }
+    }
+
+    /// Refills the accounts whose period ends between frame `from` and the current one, ascending
+    /// by session: each is paid one budget per period. One that is open again costs a refill.
+    #[cold]
+    pub(crate) fn refill_caps(&mut self, from: Frame) {
+        for at in 0..self.caps.accounts.len() {
+            let account = &mut self.caps.accounts[at];
+            let CapSettings { budget, period_frames, .. } = account.settings;
+            let refills = self.frame.0 / period_frames - from.0 / period_frames;
+            if refills == 0 {
+                continue;
+            }
+            account.used = account.used.saturating_sub(Cycles(budget.0.saturating_mul(refills)));
+            let session = account.session;
+            if !account.is_spent || account.left() <= self.cache.switch_cost {
+                continue;
+            }
+            account.is_spent = false;
+            if self.sessions.get(session).is_none() {
+                continue;
+            }
+            self.book(SchedulerOperation::Refill);
+            let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
+            self.caps.note(event);
+            self.release_session(session);
+        }
+    }
+
+    /// Gives the account of a session that moves to its new lane, which has room for it.
+    pub(crate) fn move_cap(&mut self, session: u32, to: &mut Self) {
+        if let Ok(at) = self.caps.find(session) {
+            let account = self.caps.accounts.remove(at);
+            to.caps.insert(account);
+            self.refresh();
+            to.refresh();
+        }
+    }
+
+    /// Whether the account of a session, if it has one, can move to a lane without a reservation.
+    pub(crate) fn room_for_cap(&self, session: u32, to: &Self) -> Result<(), Refusal> {
+        let room = to.caps.reserved;
+        if self.caps.get(session).is_none() || to.caps.accounts.len() < room as usize {
+            return Ok(());
+        }
+        Err(Refusal::NoRoomForCap { session, room })
+    }
+
+    /// The accounts of a lane that is rebuilt; `false` if no lane has them.
+    pub(crate) fn restore_caps(&mut self, accounts: &[CapState]) -> bool {
+        let is_sound = |account: &CapState| {
+            let CapState { settings, used, is_spent, counts, .. } = account;
+            let is_open = account.left() > self.cache.switch_cost;
+            settings.budget.0 > self.cache.switch_cost
+                && settings.budget.0 < 1 << 62
+                && settings.period_frames > 0
+                && used.0 < 1 << 62
+                && counts.consumed.0 < 1 << 62
+                && is_open != *is_spent
+        };
+        let ascends = accounts.windows(2).all(|pair| pair[0].session < pair[1].session);
+        if !ascends || !accounts.iter().all(is_sound) || self.caps.reserve(accounts.len()).is_err()
+        {
+            return false;
+        }
+        self.caps.accounts.extend_from_slice(accounts);
+        self.refresh();
+        true
+    }
+
+    /// The coroutines of a session are held by its cap exactly while it is spent.
+    pub(crate) fn check_caps(&self) -> Result<(), Violation> {
+        let mut before = None;
+        for account in &self.caps.accounts {
+            holds("caps ascend", account.session, before < Some(account.session))?;
+            before = Some(account.session);
+            let is_open = account.left() > self.cache.switch_cost;
+            holds(
+                "a cap is spent when it leaves no pick",
+                account.session,
+                is_open != account.is_spent,
+            )?;
+            for (member, _) in self.session(account.session) {
+                let hot = self.slab.hot(member.slot);
+                holds(
+                    "a cap that is spent holds its session",
+                    member.slot,
+                    hot.place.is_ended() || hot.held.contains(HoldReason::Cap) == account.is_spent,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
