@@ -232,6 +232,14 @@ impl Lane {
                 fair.share(slot) == share,
             )?;
         }
+        for slot in self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()) {
+            let session = self.slab.hot(slot).tag.session();
+            holds(
+                "a coroutine competes within its session",
+                slot,
+                fair.session_of(slot).is_none_or(|of| of == session),
+            )?;
+        }
         let running = fair.running();
         let is_policys = self.current != NIL
             && self.tier.as_ref().is_none_or(|tier| tier.payer == Payer::BestEffort);

@@ -4,6 +4,7 @@
 //! Contract: [`Lane::explain`] changes nothing and names exactly the coroutine that
 //! [`Lane::dispatch`] would run now. O(n) and allocating: for people and for tests.
 
+use crate::fair::FairKey;
 use crate::lane::Lane;
 use crate::policy::{Policy, PriorityRule, aged};
 use crate::record::{Hot, NIL};
@@ -55,6 +56,13 @@ pub enum DecisionKey {
         lag: i64,
         /// Arrival in the fair queue.
         arrival: u64,
+    },
+    /// By the keys of its session, then its own among the session's coroutines.
+    FairSession {
+        /// The session on the lane.
+        session: FairKey,
+        /// The coroutine in its session.
+        own: FairKey,
     },
 }
 
@@ -153,8 +161,15 @@ impl Lane {
         // Holders go before the policy's choice, by deadline.
         tier.sort_by_key(|&slot| self.tier_key(slot));
         let rank = |slot: u32| match self.key(slot) {
-            DecisionKey::Fair { eligible, deadline, arrival, .. } => (!eligible, deadline, arrival),
-            _ => (false, 0, self.slab.hot(slot).arrival),
+            DecisionKey::Fair { eligible, deadline, arrival, .. } => {
+                let own = FairKey { is_ahead: !eligible, deadline, arrival, lag: 0 };
+                (None, own)
+            }
+            DecisionKey::FairSession { session, own } => (Some(session), own),
+            _ => {
+                let arrival = self.slab.hot(slot).arrival;
+                (None, FairKey { is_ahead: false, deadline: 0, arrival, lag: 0 })
+            }
         };
         slots.sort_by(|&one, &other| {
             let by_rule = match (
@@ -207,7 +222,7 @@ impl Lane {
         if let Some(fair) = &self.fair {
             // On a copy: a pick also removes sleepers that have paid their debt. Without memory for
             // one, nothing is explained.
-            let Some(mut trial) = crate::fair::FairQueue::rebuild(&fair.export()) else {
+            let Some(mut trial) = fair.trial() else {
                 return [None; 2];
             };
             if trial.running().is_some() {
@@ -292,6 +307,14 @@ impl Lane {
                 DecisionKey::Fair { deadline: a, eligible: x, .. },
                 DecisionKey::Fair { deadline: b, eligible: y, .. },
             ) => a == b && x == y,
+            (
+                DecisionKey::FairSession { session: a, own: x },
+                DecisionKey::FairSession { session: b, own: y },
+            ) => {
+                let key = |key: FairKey| (key.is_ahead, key.deadline);
+                let same_session = a == b;
+                if same_session { key(x) == key(y) } else { key(a) == key(b) }
+            }
             _ => false,
         };
         if same { Because::Arrival } else { Because::Key }
@@ -323,11 +346,15 @@ impl Lane {
         let hot = self.slab.hot(slot);
         let arrival = hot.arrival;
         match (self.settings.policy, &self.fair) {
-            (_, Some(fair)) => DecisionKey::Fair {
-                eligible: fair.eligible(slot).unwrap_or(false),
-                deadline: fair.deadline(slot).unwrap_or(0),
-                lag: fair.lag(slot).unwrap_or(0),
-                arrival: fair.arrival(slot).unwrap_or(0),
+            (_, Some(fair)) => match fair.keys(slot) {
+                Some((Some(session), own)) => DecisionKey::FairSession { session, own },
+                Some((None, FairKey { is_ahead, deadline, arrival, lag })) => {
+                    DecisionKey::Fair { eligible: !is_ahead, deadline, lag, arrival }
+                }
+                None => {
+                    let lag = fair.lag(slot).unwrap_or(0);
+                    DecisionKey::Fair { eligible: false, deadline: 0, lag, arrival: 0 }
+                }
             },
             (Policy::Priority { rule: PriorityRule::Aging, .. }, _) => {
                 let waited_picks = self.picks() - self.slab.hot(slot).picks_at;

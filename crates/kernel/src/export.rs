@@ -10,7 +10,7 @@ use crate::cap::CapState;
 use crate::check::Violation;
 use crate::context::{Tier, TierState};
 use crate::counters::Tally;
-use crate::fair::{FairQueue, FairState};
+use crate::fair::{FairLane, FairSessionState, FairState};
 use crate::lane::{Inheritance, Lane, LaneSettings};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
@@ -117,8 +117,10 @@ pub struct LaneState {
     pub sessions: Vec<(u32, Vec<u32>)>,
     /// Reserved capacity: coroutines, sessions.
     pub reserved: (u32, u32),
-    /// The fair queue, under `Fair`.
+    /// The fair queue, under `Fair` among coroutines.
     pub fair: Option<FairState>,
+    /// Under `Fair` among sessions: the next arrival number, and the sessions by number.
+    pub fair_sessions: Option<(u64, Vec<FairSessionState>)>,
     /// The contexts, if the lane keeps any.
     pub contexts: Option<TierState>,
     /// The accounts of capped sessions, ascending by session.
@@ -223,7 +225,8 @@ impl Lane {
                 })
                 .collect(),
             reserved: (self.slab.slots_reserved(), self.sessions.reserved()),
-            fair: self.fair.as_ref().map(|fair| fair.export()),
+            fair: self.fair.as_ref().and_then(|fair| fair.export()),
+            fair_sessions: self.fair.as_ref().and_then(|fair| fair.export_sessions()),
             contexts: self.tier.as_ref().map(|tier| tier.export()),
             caps: self.caps().to_vec(),
         }
@@ -366,15 +369,19 @@ impl Lane {
     }
 
     fn restore_fair(&mut self, state: &LaneState) -> Result<(), RebuildRefused> {
-        self.fair = match (&state.settings.policy, &state.fair) {
-            (Policy::Fair(settings), Some(fair))
+        let rebuilt = match (&state.settings.policy, &state.fair, &state.fair_sessions) {
+            (Policy::Fair(settings), Some(fair), None)
                 if fair.settings == *settings && fair.slots == state.reserved.0 =>
             {
-                Some(Box::new(FairQueue::rebuild(fair).ok_or(RebuildRefused::Fair)?))
+                FairLane::rebuild(fair)
             }
-            (Policy::Fair(_), _) | (_, Some(_)) => return Err(RebuildRefused::Fair),
-            _ => None,
+            (Policy::Fair(settings), None, Some((arrivals, sessions))) => {
+                FairLane::rebuild_sessions(*settings, state.reserved, *arrivals, sessions)
+            }
+            (Policy::Fair(_), ..) | (_, Some(_), _) | (.., Some(_)) => None,
+            _ => return Ok(()),
         };
+        self.fair = Some(Box::new(rebuilt.ok_or(RebuildRefused::Fair)?));
         Ok(())
     }
 

@@ -1,13 +1,13 @@
-//! The fair queue: EEVDF over the coroutines of one lane (cpu-authority phase D).
+//! The fair queue: EEVDF over the sessions and coroutines of one lane (cpu-authority phase D).
 //!
-//! Reading order: [`FairSettings`] and [`Share`] are the parameters; [`FairQueue`] is the queue;
-//! [`Carried`] is what an entity keeps when it moves to another lane; [`FairState`] is the queue as
-//! plain data.
+//! Reading order: [`FairSettings`] and [`Share`] are the parameters; [`FairQueue`] is one queue of
+//! entities; [`FairLane`] is the queue of a lane, flat or of sessions that contain coroutines;
+//! [`Carried`] is what an entity keeps when it moves to another lane; [`FairState`] and
+//! [`FairSessionState`] are plain data.
 //!
 //! Contract: earliest virtual deadline first among the *eligible* (the entities that received no
 //! more than their share). Every operation is O(log n) in the worst case; only
-//! [`FairQueue::reserve`], [`FairQueue::export`] and [`FairQueue::rebuild`] allocate. An entity is
-//! named by its coroutine's slot.
+//! `reserve`, `export`, `rebuild` and `check` allocate. A coroutine's entity is named by its slot.
 //!
 //! Elsewhere: generations, coroutine states, costs and the ledger are the lane's.
 //!
@@ -23,10 +23,16 @@
 //! ```
 
 mod entity;
-mod queue;
-mod state;
 mod tree;
 
-pub use entity::{Carried, FairSettings, Leave, Placement, SettingsRefused, Share};
-pub use queue::{FairQueue, REMOVALS_PER_PICK};
-pub use state::{EntityPhase, EntityState, FairState, VirtualTimes};
+mod competition;
+mod queue;
+
+mod lane;
+mod state;
+
+pub use competition::REMOVALS_PER_PICK;
+pub use entity::{Carried, FairSettings, Leave, Placement, SettingsRefused, Share, Sharing};
+pub use lane::{FairKey, FairLane};
+pub use queue::FairQueue;
+pub use state::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};

@@ -32,7 +32,7 @@ use crate::cap::Caps;
 use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
-use crate::fair::{FairQueue, Leave};
+use crate::fair::{FairLane, Leave};
 use crate::ledger::LaneTotals;
 use crate::policy::Policy;
 use crate::queue::Entrance;
@@ -198,7 +198,7 @@ pub struct Lane {
     pub(crate) slab: Slab,
     pub(crate) ready: Ready,
     /// The ready queue under `Fair`; `None` under every other policy.
-    pub(crate) fair: Option<Box<FairQueue>>,
+    pub(crate) fair: Option<Box<FairLane>>,
     /// The contexts, if the lane keeps any.
     pub(crate) tier: Option<Box<Tier>>,
     /// The caps of sessions on this lane.
@@ -268,7 +268,7 @@ impl Lane {
             slab: Slab::new(),
             ready: Ready::new(),
             fair: match settings.policy {
-                Policy::Fair(settings) => Some(Box::new(FairQueue::new(settings))),
+                Policy::Fair(settings) => Some(Box::new(FairLane::new(settings))),
                 _ => None,
             },
             tier: None,
@@ -345,11 +345,12 @@ impl Lane {
             return Ok(());
         }
         self.slab.reserve(more.coroutines)?;
+        self.sessions.reserve(more.sessions)?;
         self.reserve_fair()?;
         if let Some(tier) = &mut self.tier {
             tier.reserve_coroutines(self.slab.slots_reserved())?;
         }
-        self.sessions.reserve(more.sessions)
+        Ok(())
     }
 
     /// Publishes a coroutine: ready, at the tail of its class.
@@ -361,7 +362,7 @@ impl Lane {
         self.sessions.admit(spawn.tag.session())?;
         let reference = self.slab.allocate(&spawn)?;
         self.sessions.add(&mut self.slab, reference.slot);
-        self.adopt(reference.slot, None);
+        self.adopt(reference.slot, None, spawn.session);
         if !self.caps.is_empty() {
             self.hold_newcomer(reference.slot);
         }
@@ -414,9 +415,11 @@ impl Lane {
             (reference, tag, switched) = self.take(slot);
             picked = true;
             if self.clock >= self.cache.end {
+                self.charge_fair(Cycles::ZERO);
                 return Next::Over;
             }
         } else {
+            self.mark_fair();
             let hot = self.slab.hot(self.current);
             (reference, tag) = (CoroutineRef::new(self.current, hot.generation), hot.tag);
         }
@@ -554,7 +557,7 @@ impl Lane {
         }
         self.quantum_left = self.quantum_left.saturating_sub(used.0);
         if let Some(fair) = &mut self.fair {
-            fair.charge(used);
+            fair.charge(used, self.clock);
             self.quantum_left = self.quantum_left.min(fair.bound().0);
         }
         if outcome == Outcome::OutOfCycles && self.quantum_left > 0 {

@@ -96,7 +96,7 @@ pub use deviate::{Choice, Deviation};
 pub use exchange::{Exchange, Outbox, exchange, latest_clock};
 pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
-pub use fair::{FairSettings, Share};
+pub use fair::{FairKey, FairSettings, Share, Sharing};
 pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
 pub use migrate::{MigrationStuck, MoveBan, MoveKind, RunnableSession, find_steal};

@@ -184,7 +184,8 @@ impl Lane {
     pub(crate) fn unpack(&mut self, migrant: Migrant, kind: MoveKind) -> CoroutineRef {
         let Migrant { hot, share, mut ledger, waited, carried } = migrant;
         let (tag, priority) = (hot.tag, hot.priority);
-        let spawn = Spawn { tag, priority, weight: share.weight, latency: share.class };
+        let spawn =
+            Spawn { weight: share.weight, latency: share.class, priority, ..Spawn::new(tag) };
         let reference = self
             .slab
             .allocate(&spawn)
@@ -201,7 +202,7 @@ impl Lane {
         self.slab.set_ledger(slot, &ledger);
         self.sessions.add(&mut self.slab, slot);
         if !hot.place.is_ended() {
-            self.adopt(slot, carried);
+            self.adopt(slot, carried, Share::default());
         }
         match hot.place {
             Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => {
@@ -253,6 +254,10 @@ impl Lane {
             to.book(SchedulerOperation::Steal);
         }
         self.move_cap(session, to);
+        let carried = self.fair.as_mut().and_then(|fair| fair.remove_session(session));
+        if let (Some(carried), Some(fair)) = (carried, &mut to.fair) {
+            fair.adopt_session(session, carried);
+        }
         // The records leave their queues, so their links are free to order them by arrival.
         let mut heap = NIL;
         let mut at = list.head;

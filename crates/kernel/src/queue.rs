@@ -6,7 +6,7 @@
 //! named by its slot.
 
 use crate::digest::mix;
-use crate::fair::{Carried, FairQueue, Leave, Placement, Share};
+use crate::fair::{Carried, FairLane, Leave, Placement, Share};
 use crate::lane::{Counts, Inheritance, Lane};
 use crate::policy::Policy;
 use crate::record::{NIL, Place};
@@ -38,7 +38,7 @@ impl Entrance {
     }
 
     /// Applies it to the fair queue.
-    fn enter(self, fair: &mut FairQueue, slot: u32) {
+    fn enter(self, fair: &mut FairLane, slot: u32) {
         match self {
             Self::New => fair.place(slot, Placement::Initial),
             Self::Wake => fair.place(slot, Placement::Wake),
@@ -195,6 +195,7 @@ impl Lane {
             Some((self.slab.live_slot(reference).ok()?, self.inherited(inherits)))
         });
         let Some(fair) = &mut self.fair else { return NIL };
+        fair.mark(self.clock);
         let handed = target.filter(|&(slot, rest)| fair.hand_to(slot, rest));
         self.tally.handoffs += u64::from(handed.is_some());
         let Some(slot) = handed.map(|(slot, _)| slot).or_else(|| fair.pick()) else { return NIL };
@@ -230,11 +231,30 @@ impl Lane {
     }
 
     /// Creates a record's entity under `Fair`; one that came from another fair lane keeps its lag.
-    pub(crate) fn adopt(&mut self, slot: u32, carried: Option<Carried>) {
+    /// If it is the first of its session, the session gets the share `of_session`.
+    pub(crate) fn adopt(&mut self, slot: u32, carried: Option<Carried>, of_session: Share) {
         if let Some(fair) = &mut self.fair {
             let cold = self.slab.cold(slot);
             let share = Share { weight: cold.weight, class: cold.latency };
-            fair.adopt(slot, carried.unwrap_or(Carried::fresh(share)));
+            let session = self.slab.hot(slot).tag.session();
+            fair.adopt(slot, session, carried.unwrap_or(Carried::fresh(share)), of_session);
+        }
+    }
+
+    /// Under `Fair` the lane's time from now on belongs to the next slice.
+    #[inline]
+    pub(crate) fn mark_fair(&mut self) {
+        if let Some(fair) = &mut self.fair {
+            fair.mark(self.clock);
+        }
+    }
+
+    /// Charges the open slice under `Fair`, which used so many guest cycles; what a pick cost if
+    /// none was opened.
+    #[inline]
+    pub(crate) fn charge_fair(&mut self, used: Cycles) {
+        if let Some(fair) = &mut self.fair {
+            fair.charge(used, self.clock);
         }
     }
 
@@ -245,18 +265,17 @@ impl Lane {
         }
     }
 
-    /// Makes room in the fair queue for every slot there is room for.
+    /// Makes room in the fair queue for every slot and session there is room for.
     pub(crate) fn reserve_fair(&mut self) -> Result<(), Refusal> {
-        let slots = self.slab.slots_reserved();
-        match &mut self.fair {
-            Some(fair) => fair.reserve(slots).map_err(|_| Refusal::OutOfMemory { wanted: slots }),
-            None => Ok(()),
-        }
+        let (slots, sessions) = (self.slab.slots_reserved(), self.sessions.reserved());
+        let Some(fair) = &mut self.fair else { return Ok(()) };
+        fair.reserve(slots, sessions).map_err(|_| Refusal::OutOfMemory { wanted: slots })
     }
 
     /// Changes the policy. Ready coroutines keep their arrival order; a current coroutine returns
     /// to the queue at its arrival and gets a new quantum with its next pick. Lag is lost when the
-    /// lane leaves `Fair`.
+    /// lane leaves `Fair`; the sessions of one that begins to share it get a neutral weight
+    /// ([`Lane::set_session_share`]).
     ///
     /// Allocates (a list of the ready coroutines, the fair queue): for an operator, not for a step
     /// of the scheduler.
@@ -270,9 +289,9 @@ impl Lane {
         assert!(!self.in_slice, "the policy changes between slices");
         let mut fair = None;
         if let Policy::Fair(settings) = policy {
-            let mut queue = Box::new(FairQueue::new(settings));
-            let slots = self.slab.slots_reserved();
-            queue.reserve(slots).map_err(|_| Refusal::OutOfMemory { wanted: slots })?;
+            let mut queue = Box::new(FairLane::new(settings));
+            let (slots, sessions) = (self.slab.slots_reserved(), self.sessions.reserved());
+            queue.reserve(slots, sessions).map_err(|_| Refusal::OutOfMemory { wanted: slots })?;
             fair = Some(queue);
         }
         if self.current != NIL {
@@ -293,7 +312,7 @@ impl Lane {
         self.streak = 0;
         let living: Vec<u32> =
             self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
-        living.iter().for_each(|&slot| self.adopt(slot, None));
+        living.iter().for_each(|&slot| self.adopt(slot, None, Share::default()));
         for &slot in &slots {
             let hot = self.slab.hot_mut(slot);
             hot.class = policy.class(hot);

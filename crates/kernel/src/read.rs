@@ -91,6 +91,13 @@ impl Lane {
         (self.current != NIL).then(|| self.slab.reference(self.current))
     }
 
+    /// The share of a session on this lane; `None` unless sessions share it and it has a coroutine
+    /// here.
+    #[must_use]
+    pub fn session_share(&self, session: u32) -> Option<Share> {
+        self.fair.as_ref()?.session_share(session)
+    }
+
     /// Whether anything can run: a current or a ready coroutine.
     #[inline]
     #[must_use]

@@ -1,6 +1,7 @@
 //! The kernel's vocabulary: inputs (spawn, outcome, wake source, span) and results
 //! (state, bound, refusal). Plain data.
 
+use crate::fair::Share;
 pub use crate::refusal::Refusal;
 use core::fmt;
 use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, Weight};
@@ -317,13 +318,17 @@ pub struct Spawn {
     pub weight: Weight,
     /// Latency class under `Fair`.
     pub latency: LatencyClass,
+    /// The share of its session, if sessions share the lane and this is its first coroutine there.
+    pub session: Share,
 }
 
 impl Spawn {
     /// A coroutine with neutral attributes.
     #[must_use]
     pub const fn new(tag: Tag) -> Self {
-        Self { tag, priority: Priority(0), weight: Weight::NEUTRAL, latency: LatencyClass::Normal }
+        let session = Share { weight: Weight::NEUTRAL, class: LatencyClass::Normal };
+        let (weight, latency) = (session.weight, session.class);
+        Self { tag, priority: Priority(0), weight, latency, session }
     }
 }
 

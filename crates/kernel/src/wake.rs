@@ -329,4 +329,14 @@ impl Lane {
         }
         Ok(())
     }
+
+    /// Changes the share of a session on this lane, under `Fair` among sessions. Acts at once, as
+    /// [`Lane::set_share`].
+    ///
+    /// # Errors
+    /// It has no coroutine here, or sessions do not share the lane.
+    pub fn set_session_share(&mut self, session: u32, share: Share) -> Result<(), Refusal> {
+        let is_set = self.fair.as_mut().is_some_and(|fair| fair.set_session_share(session, share));
+        if is_set { Ok(()) } else { Err(Refusal::NoSession { session, lane: self.id }) }
+    }
 }

@@ -280,6 +280,11 @@ fn fair() {
     small(Kind::Fair, &[]);
 }
 
+#[test]
+fn fair_among_sessions() {
+    small(Kind::Sessions, &[]);
+}
+
 /// A population of 100,000: filled by operations, then worked on.
 fn large(kind: Kind, lanes: u16, length: usize) {
     let setup = Setup {
@@ -315,6 +320,11 @@ fn a_hundred_thousand_by_share() {
 }
 
 #[test]
+fn a_hundred_thousand_by_share_of_their_sessions() {
+    large(Kind::Sessions, 32, 4_000);
+}
+
+#[test]
 fn every_broken_rule_is_noticed() {
     for fault in Fault::ALL {
         let kind = match fault {
@@ -322,6 +332,10 @@ fn every_broken_rule_is_noticed() {
             Fault::LongerStreak => Kind::Progress,
             Fault::TokensAreKept => Kind::Tokens,
             Fault::LagIsForgotten | Fault::EverybodyIsEligible => Kind::Fair,
+            Fault::OverheadIsFree
+            | Fault::SessionsNapFreely
+            | Fault::SessionsMoveWithoutLag
+            | Fault::SessionsKeepTheLane => Kind::Sessions,
             _ => Kind::RoundRobin,
         };
         let noticed =

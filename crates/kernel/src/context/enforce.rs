@@ -43,6 +43,7 @@ impl Lane {
             }
             self.tier_mut().charged_until = self.clock;
             self.mark_cap();
+            self.mark_fair();
             let (mut picked, mut switched) = (false, false);
             if self.current == NIL {
                 if self.tally.is_measured {
@@ -60,6 +61,9 @@ impl Lane {
                 (picked, switched) = (true, has_switched);
                 if self.clock >= self.cache.end {
                     self.charge_until(self.clock);
+                    if self.tier_mut().payer == Payer::BestEffort {
+                        self.charge_fair(Cycles::ZERO);
+                    }
                     if !self.caps.is_empty() {
                         self.charge_cap(self.clock);
                     }

@@ -8,6 +8,7 @@
 //! 2^63 (argued in docs/fair.md, verified by `check`).
 
 use super::tree::{Entry, Key};
+use crate::types::numbered;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 
 /// Units of virtual time that one cycle adds to an entity of weight 1: 1024 (the neutral weight)
@@ -54,12 +55,21 @@ pub struct Share {
     pub class: LatencyClass,
 }
 
+numbered! {
+    /// Who shares a lane under `fair`.
+    Sharing {
+        Coroutine = 0, "coroutine", "every coroutine by its own weight: a session gets more by spawning more";
+        Session = 1, "session", "sessions by their weight, whatever they spawn; coroutines share their session's part";
+    }
+}
+
 /// Configuration of a fair queue. Fixed for the life of the queue: slices are part of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairSettings {
     base_slice: Cycles,
     least_slice: Cycles,
     round: Cycles,
+    sharing: Sharing,
 }
 
 /// Why settings were refused: which value, what was found and what is allowed.
@@ -99,7 +109,19 @@ impl FairSettings {
                 return Err(SettingsRefused { setting, found, least, most });
             }
         }
-        Ok(Self { base_slice, least_slice, round })
+        Ok(Self { base_slice, least_slice, round, sharing: Sharing::Coroutine })
+    }
+
+    /// The same settings for a lane that is shared so; [`Self::new`] returns the flat form.
+    #[must_use]
+    pub const fn shared_by(self, sharing: Sharing) -> Self {
+        Self { sharing, ..self }
+    }
+
+    /// Who shares the lane.
+    #[must_use]
+    pub const fn sharing(&self) -> Sharing {
+        self.sharing
     }
 
     /// The request of class Normal.

@@ -4,6 +4,7 @@
 //! alike export alike, whatever their origin and the shape of their trees. The data is untrusted:
 //! rebuilding verifies every number. Its encoding is in the system crate.
 
+use super::competition::{Competition, EntityTable};
 use super::entity::{Entity, FairSettings, Phase, Share, VirtualTime};
 use super::queue::FairQueue;
 use super::tree::Tree;
@@ -22,6 +23,17 @@ pub struct FairState {
     pub arrivals: u64,
     /// Every entity, by slot.
     pub entities: Vec<EntityState>,
+}
+
+/// A session on a lane that sessions share, as plain data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FairSessionState {
+    /// Its entity; the slot is the session's number.
+    pub entity: EntityState,
+    /// The next arrival number among its coroutines.
+    pub arrivals: u64,
+    /// The entities of its coroutines on the lane, by slot; at least one.
+    pub coroutines: Vec<EntityState>,
 }
 
 /// One entity as plain data.
@@ -70,29 +82,14 @@ impl FairQueue {
     /// The whole queue as plain data. Allocates.
     #[must_use]
     pub fn export(&self) -> FairState {
-        let now = self.virtual_time();
-        let export = |(slot, entity): (u32, &Entity)| {
-            let times = VirtualTimes {
-                time: entity.v.since(now),
-                deadline: entity.deadline.since(now),
-                arrival: entity.arrival,
-            };
-            let phase = match entity.phase {
-                Phase::Absent => return None,
-                Phase::Resting => {
-                    EntityPhase::Resting { lag: entity.v.0, request_left: entity.request_left() }
-                }
-                Phase::Queued => EntityPhase::Queued(times),
-                Phase::Delayed => EntityPhase::Delayed(times),
-                Phase::Running => EntityPhase::Running(times, self.protected_until.since(now)),
-            };
-            Some(EntityState { slot, share: entity.share(), remainder: entity.remainder, phase })
-        };
+        let entities = (0..self.table.slots())
+            .filter_map(|slot| self.competition.export(&self.table, slot))
+            .collect();
         FairState {
-            settings: self.settings,
-            slots: self.entities.len() as u32,
-            arrivals: self.arrivals,
-            entities: (0u32..).zip(&self.entities).filter_map(export).collect(),
+            settings: self.table.settings,
+            slots: self.table.slots(),
+            arrivals: self.competition.arrivals,
+            entities,
         }
     }
 
@@ -102,24 +99,77 @@ impl FairQueue {
     pub fn rebuild(state: &FairState) -> Option<Self> {
         let mut queue = Self::new(state.settings);
         queue.reserve(state.slots).ok()?;
-        queue.arrivals = state.arrivals;
-        let mut arrivals = Vec::new();
-        arrivals.try_reserve_exact(state.entities.len()).ok()?;
+        queue.competition.restore_all(&mut queue.table, state.arrivals, &state.entities)?;
+        Some(queue)
+    }
+
+    /// Verifies every invariant of the queue by recomputation: O(n), for tests and the simulator.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        let nodes = self.competition.check(&self.table, 0..self.table.slots())?;
+        self.table.check_nodes(nodes)
+    }
+}
+
+impl EntityTable {
+    /// Every node of the arena is in a tree of a competition, which have `nodes`, or free.
+    pub(super) fn check_nodes(&self, nodes: usize) -> Result<(), Violation> {
+        equal("every node is in a tree or free", 0, nodes as u64, self.arena.in_use() as u64)
+    }
+}
+
+impl Competition {
+    /// An entity as plain data; `None` where there is none.
+    pub(super) fn export(&self, table: &EntityTable, slot: u32) -> Option<EntityState> {
+        let entity = &table.entities[slot as usize];
+        let now = self.virtual_time();
+        let times = VirtualTimes {
+            time: entity.v.since(now),
+            deadline: entity.deadline.since(now),
+            arrival: entity.arrival,
+        };
+        let phase = match entity.phase {
+            Phase::Absent => return None,
+            Phase::Resting => {
+                EntityPhase::Resting { lag: entity.v.0, request_left: entity.request_left() }
+            }
+            Phase::Queued => EntityPhase::Queued(times),
+            Phase::Delayed => EntityPhase::Delayed(times),
+            Phase::Running => EntityPhase::Running(times, self.protected_until.since(now)),
+        };
+        Some(EntityState { slot, share: entity.share(), remainder: entity.remainder, phase })
+    }
+
+    /// Restores the entities of a competition, ascending by slot, into an empty one. `None` for
+    /// what no competition has, or if the host has not enough memory.
+    pub(super) fn restore_all(
+        &mut self,
+        table: &mut EntityTable,
+        arrivals: u64,
+        entities: &[EntityState],
+    ) -> Option<()> {
+        self.arrivals = arrivals;
+        let mut seen = Vec::new();
+        seen.try_reserve_exact(entities.len()).ok()?;
         let mut first_slot = 0;
-        for entity in &state.entities {
-            if !(first_slot..state.slots).contains(&entity.slot) {
+        for entity in entities {
+            let is_free = (first_slot..table.slots()).contains(&entity.slot)
+                && table.phase(entity.slot) == Phase::Absent;
+            if !is_free {
                 return None;
             }
             first_slot = entity.slot + 1;
-            arrivals.extend(queue.restore(entity)?);
+            seen.extend(self.restore(table, entity)?);
         }
-        arrivals.sort_unstable();
-        arrivals.windows(2).all(|pair| pair[0] != pair[1]).then_some(queue)
+        seen.sort_unstable();
+        seen.windows(2).all(|pair| pair[0] != pair[1]).then_some(())
     }
 
     /// Restores one entity; returns its arrival number if it competes. `None` for numbers that no
     /// queue has.
-    fn restore(&mut self, state: &EntityState) -> Option<Option<u64>> {
+    fn restore(&mut self, table: &mut EntityTable, state: &EntityState) -> Option<Option<u64>> {
         let EntityState { slot, share, remainder, phase } = *state;
         let is_near = |time: i64| (-SPREAD..=SPREAD).contains(&time);
         let (phase, times) = match phase {
@@ -144,33 +194,36 @@ impl FairQueue {
         if !is_sound || competes && (deadline <= time || arrival >= self.arrivals) {
             return None;
         }
-        self.entities[slot as usize] = Entity {
+        table.entities[slot as usize] = Entity {
             v: VirtualTime(time),
             deadline: VirtualTime(deadline),
             arrival,
-            request: self.request_units(share),
+            request: table.request_units(share),
             remainder,
             weight: share.weight,
             class: share.class,
             phase,
         };
         if competes {
-            self.count_in(slot);
-            self.link(slot);
+            self.count_in(table, slot);
+            self.link(table, slot);
         }
         Some(competes.then_some(arrival))
     }
 
-    /// Verifies every invariant of the queue by recomputation: O(n), for tests and the simulator.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold.
-    pub fn check(&self) -> Result<(), Violation> {
+    /// Verifies every invariant over the entities in `slots`, which are those of this competition
+    /// (absent ones may be among them); returns the number of nodes of its trees.
+    pub(super) fn check(
+        &self,
+        table: &EntityTable,
+        slots: impl IntoIterator<Item = u32>,
+    ) -> Result<usize, Violation> {
         let now = self.virtual_time();
         let (mut weighted_sum, mut weight) = (0i128, 0i64);
         let mut class_counts = [0u32; LatencyClass::ALL.len()];
         let (mut queued, mut delayed) = (0, 0);
-        for (slot, entity) in (0u32..).zip(&self.entities) {
+        for slot in slots {
+            let entity = &table.entities[slot as usize];
             let is_running = entity.phase == Phase::Running;
             holds(
                 "the running entity, and no other, is on the lane",
@@ -184,7 +237,7 @@ impl FairQueue {
             holds(
                 "a request is that of weight and class",
                 slot,
-                entity.request == self.request_units(entity.share()),
+                entity.request == table.request_units(entity.share()),
             )?;
             if entity.phase == Phase::Resting {
                 continue;
@@ -211,42 +264,46 @@ impl FairQueue {
             weight += entity.factor();
             class_counts[entity.class as usize] += 1;
         }
-        let nodes = self.check_tree(&self.ready, Phase::Queued, queued)?
-            + self.check_tree(&self.delayed, Phase::Delayed, delayed)?;
-        equal("every node is in a tree or free", 0, nodes as u64, self.arena.in_use() as u64)?;
+        let nodes = check_tree(table, &self.ready, Phase::Queued, queued)?
+            + check_tree(table, &self.delayed, Phase::Delayed, delayed)?;
         holds(
             "the weighted sum is the sum over the entities (D-I2)",
             0,
             weighted_sum == self.weighted_sum,
         )?;
-        let slice_range = self.recomputed_slice_range();
+        let slice_range = self.recomputed_slice_range(table);
         let are_equal = (weight, class_counts, slice_range)
             == (self.weight, self.class_counts, self.slice_range);
         holds(
             "weight, counts by class and the range of slices are those of the entities",
             0,
             are_equal,
-        )
+        )?;
+        Ok(nodes)
     }
+}
 
-    /// Verifies that a tree is sound and holds exactly the `count` entities of `phase`, each with
-    /// its own key and virtual runtime. Returns the number of nodes.
-    fn check_tree(&self, tree: &Tree, phase: Phase, count: u32) -> Result<usize, Violation> {
-        let nodes = tree.check(&self.arena)?;
-        let mut result = Ok(nodes);
-        tree.visit(&self.arena, &mut |found| {
-            let entity = self.entities.get(found.slot as usize);
-            let is_own =
-                entity.is_some_and(|one| one.phase == phase && one.entry(found.slot) == found);
-            result = holds("an entry in a tree is that of its entity", found.slot, is_own)
-                .map(|()| nodes);
-            is_own
-        });
-        result.and_then(|nodes| {
-            equal("every queued and every delayed entity is in its tree", 0, tree.len(), count)
-                .map(|()| nodes)
-        })
-    }
+/// Verifies that a tree is sound and holds exactly the `count` entities of `phase`, each with its
+/// own key and virtual runtime. Returns the number of nodes.
+fn check_tree(
+    table: &EntityTable,
+    tree: &Tree,
+    phase: Phase,
+    count: u32,
+) -> Result<usize, Violation> {
+    let nodes = tree.check(&table.arena)?;
+    let mut result = Ok(nodes);
+    tree.visit(&table.arena, &mut |found| {
+        let entity = table.entities.get(found.slot as usize);
+        let is_own = entity.is_some_and(|one| one.phase == phase && one.entry(found.slot) == found);
+        result =
+            holds("an entry in a tree is that of its entity", found.slot, is_own).map(|()| nodes);
+        is_own
+    });
+    result.and_then(|nodes| {
+        equal("every queued and every delayed entity is in its tree", 0, tree.len(), count)
+            .map(|()| nodes)
+    })
 }
 
 #[cfg(test)]
@@ -273,7 +330,7 @@ mod tests {
             if step % 7 == 0 { queue.leave(slot, Leave::Sleep) } else { queue.requeue() }
         }
         let _ = queue.pick();
-        assert!(!queue.delayed.is_empty() && queue.running().is_some());
+        assert!(!queue.competition.delayed.is_empty() && queue.running().is_some());
         queue
     }
 
@@ -288,37 +345,42 @@ mod tests {
         };
         let running = queue().running().expect("one runs") as usize;
         let queued = queue()
+            .table
             .entities
             .iter()
             .position(|entity| entity.phase == Phase::Queued)
             .expect("one is queued");
-        assert!(found(&|queue| queue.weighted_sum += 1).contains("D-I2"));
+        assert!(found(&|queue| queue.competition.weighted_sum += 1).contains("D-I2"));
         for rule in [
-            found(&|queue| queue.weight += 1),
-            found(&|queue| queue.class_counts.swap(0, 4)),
-            found(&|queue| queue.slice_range.0 = Cycles(1)),
+            found(&|queue| queue.competition.weight += 1),
+            found(&|queue| queue.competition.class_counts.swap(0, 4)),
+            found(&|queue| queue.competition.slice_range.0 = Cycles(1)),
         ] {
             assert!(rule.starts_with("weight, counts by class"), "{rule}");
         }
-        let rule = found(&|queue| queue.entities[queued].remainder = u16::MAX);
+        let rule = found(&|queue| queue.table.entities[queued].remainder = u16::MAX);
         assert!(rule.starts_with("a remainder"), "{rule}");
         for rule in [
-            found(&|queue| queue.entities[queued].v.0 += 1),
-            found(&|queue| queue.entities[queued].phase = Phase::Resting),
-            found(&|queue| core::mem::swap(&mut queue.ready, &mut queue.delayed)),
+            found(&|queue| queue.table.entities[queued].v.0 += 1),
+            found(&|queue| queue.table.entities[queued].phase = Phase::Resting),
+            found(&|queue| {
+                let Competition { ready, delayed, .. } = &mut queue.competition;
+                core::mem::swap(ready, delayed)
+            }),
         ] {
             assert!(rule.starts_with("an entry in a tree"), "{rule}");
         }
         for rule in [
-            found(&|queue| queue.entities[running].phase = Phase::Resting),
-            found(&|queue| queue.running = None),
+            found(&|queue| queue.table.entities[running].phase = Phase::Resting),
+            found(&|queue| queue.competition.running = None),
         ] {
             assert!(rule.starts_with("the running entity"), "{rule}");
         }
-        let rule = found(&|queue| queue.delayed = Tree::new());
+        let rule = found(&|queue| queue.competition.delayed = Tree::new());
         assert!(rule.contains("is in its tree"), "{rule}");
         for fault in 0..5 {
-            let rule = found(&|queue| queue.ready.damage(&mut queue.arena, fault));
+            let rule =
+                found(&|queue| queue.competition.ready.damage(&mut queue.table.arena, fault));
             assert!(rule.starts_with("fair tree: "), "fault {fault}: {rule}");
         }
     }

@@ -153,11 +153,10 @@ impl Arena {
 
     /// Room for `entries` entries spread over `trees` trees in any shape the operations can reach.
     pub(super) fn reserve(&mut self, entries: usize, trees: usize) -> Result<(), TryReserveError> {
-        // With m = MIN_ENTRIES a tree has at most entries/m leaves, a thin root and one leaf more
-        // during a split; each level above has at most 1/m of the nodes below it, together
-        // leaves/(m - 1), and again a thin node per level and tree.
-        let leaves = entries / MIN_ENTRIES + 2 * trees;
-        let nodes = leaves + leaves / (MIN_ENTRIES - 1) + (LEVELS + 1) * trees;
+        // A tree whose root is not a leaf has its entries in leaves of at least m = MIN_ENTRIES and
+        // every inner node but the root at least m children: at most entries / m leaves, and a
+        // 1/m of that in each level above, together entries / (m - 1). Besides, each has a root.
+        let nodes = entries / (MIN_ENTRIES - 1) + trees;
         self.nodes.try_reserve(nodes.saturating_sub(self.nodes.len()))
     }
 

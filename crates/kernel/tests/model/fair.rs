@@ -4,9 +4,12 @@
 //! No tree, no sum kept up, no origin, no wrapping: virtual time is recomputed from every
 //! competitor whenever it is asked for. The unit of virtual time is 1/1024 cycle at the neutral
 //! weight, as the kernel's fair queue documents it; the quotient of a charge moves virtual time and
-//! the remainder is kept. Elsewhere: which operation of a lane is which event here (`lane`).
+//! the remainder is kept. [`Shares`] is what a lane has: one such competition,
+//! or one of sessions and one more in each session. Elsewhere: which operation of a lane is which
+//! event here (`lane`).
 
 use super::Fault;
+use std::collections::BTreeMap;
 use wavelock_abi::{Cycles, LatencyClass, MAX_GAP};
 
 /// Units of virtual time one cycle adds at weight 1.
@@ -88,7 +91,7 @@ pub(crate) enum Entry {
     Moved,
 }
 
-/// The competitors of one lane, by slot.
+/// Competitors, by slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Fair {
     base: Cycles,
@@ -129,6 +132,10 @@ impl Fair {
 
     fn request(&self, slot: usize) -> i128 {
         self.slice(self.all[slot].class) * UNITS / self.all[slot].weight
+    }
+
+    fn members(&self) -> usize {
+        self.all.iter().filter(|one| one.at != At::Nowhere).count()
     }
 
     fn least_slice(&self) -> i128 {
@@ -367,7 +374,247 @@ impl Fair {
     }
 
     /// Sleepers in debt.
-    pub(crate) fn delayed(&self) -> usize {
+    fn delayed(&self) -> usize {
         self.all.iter().filter(|one| one.at == At::Delayed).count()
+    }
+}
+
+/// The competitors of a lane: its coroutines, by slot, or its sessions, by number, and in each of
+/// them its coroutines.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    new: Fair,
+    upper: Option<Fair>,
+    lower: BTreeMap<u32, Fair>,
+    /// By slot: the session; 0 for all in the flat form.
+    home: BTreeMap<usize, u32>,
+    /// The lane's clock when the open slice was picked or went on.
+    mark: u64,
+}
+
+impl Shares {
+    pub(crate) fn new(
+        base: Cycles,
+        least: Cycles,
+        of_sessions: bool,
+        fault: Option<Fault>,
+    ) -> Self {
+        let new = Fair::new(base, least, fault);
+        let upper = of_sessions.then(|| new.clone());
+        Self { new, upper, lower: BTreeMap::new(), home: BTreeMap::new(), mark: 0 }
+    }
+
+    fn is_broken(&self, fault: Fault) -> bool {
+        self.new.fault == Some(fault)
+    }
+
+    /// The session that has the lane.
+    fn holder(&self) -> Option<u32> {
+        match &self.upper {
+            Some(upper) => upper.on_lane().map(|session| session as u32),
+            None => Some(0),
+        }
+    }
+
+    fn of(&mut self, slot: usize) -> &mut Fair {
+        self.lower.get_mut(&self.home[&slot]).expect("its session is here")
+    }
+
+    fn running(&mut self) -> &mut Fair {
+        let holder = self.holder().expect("a session has the lane");
+        self.lower.get_mut(&holder).expect("it is here")
+    }
+
+    pub(crate) fn adopt(&mut self, slot: usize, session: u32, luggage: Luggage, share: Luggage) {
+        let session = if self.upper.is_some() { session } else { 0 };
+        if self.upper.is_some() && !self.lower.contains_key(&session) {
+            self.receive(session, share);
+        }
+        self.home.insert(slot, session);
+        let new = &self.new;
+        self.lower.entry(session).or_insert_with(|| new.clone()).adopt(slot, luggage);
+    }
+
+    /// A session comes from another lane; one that is here keeps what it has.
+    pub(crate) fn receive(&mut self, session: u32, luggage: Luggage) {
+        let Some(upper) = &mut self.upper else { return };
+        if !self.lower.contains_key(&session) {
+            upper.adopt(session as usize, luggage);
+            self.lower.insert(session, self.new.clone());
+        }
+    }
+
+    /// A session goes to another lane; its coroutines follow one by one.
+    pub(crate) fn depart(&mut self, session: u32) -> Option<Luggage> {
+        if !self.lower.contains_key(&session) {
+            return None;
+        }
+        let luggage = self.upper.as_mut()?.leave(session as usize);
+        let is_kept = !self.is_broken(Fault::SessionsMoveWithoutLag);
+        let lag = if is_kept { luggage.lag } else { 0 };
+        Some(Luggage { lag, ..luggage })
+    }
+
+    pub(crate) fn enter(&mut self, slot: usize, entry: Entry) {
+        self.of(slot).enter(slot, entry);
+        let session = self.home[&slot];
+        let is_alone = self.lower[&session].members() == 1;
+        let Some(upper) = &mut self.upper else { return };
+        let entry = match upper.all[session as usize].at {
+            At::Queue | At::Lane => return,
+            At::Delayed => Entry::Woken,
+            _ if entry == Entry::New && !is_alone => Entry::Woken,
+            _ => entry,
+        };
+        upper.enter(session as usize, entry);
+    }
+
+    /// One of its coroutines left the competition: what becomes of the session.
+    fn follow(&mut self, session: u32, is_wait: bool) {
+        let group = &self.lower[&session];
+        let naps = self.is_broken(Fault::SessionsNapFreely);
+        let keeps = self.is_broken(Fault::SessionsKeepTheLane);
+        let Some(upper) = &mut self.upper else { return };
+        let (at, slot) = (upper.all[session as usize].at, session as usize);
+        if group.members() == 0 {
+            if at != At::Nowhere {
+                let _ = upper.leave(slot);
+            }
+            self.lower.remove(&session);
+            return;
+        }
+        let competes = matches!(at, At::Queue | At::Lane);
+        if group.all.iter().any(|one| matches!(one.at, At::Queue | At::Lane)) {
+            if at == At::Lane
+                && group.on_lane().is_none()
+                && upper.bound() == Cycles::ZERO
+                && !keeps
+            {
+                upper.requeue();
+            }
+        } else if competes && is_wait && !naps {
+            upper.rest(slot);
+        } else if competes {
+            upper.set_aside(slot);
+        }
+    }
+
+    /// Out for good: ended, or on its way to another lane.
+    pub(crate) fn leave(&mut self, slot: usize, has_ended: bool) -> Luggage {
+        let luggage = self.of(slot).leave(slot);
+        self.follow(self.home[&slot], has_ended);
+        luggage
+    }
+
+    pub(crate) fn set_aside(&mut self, slot: usize) {
+        self.of(slot).set_aside(slot);
+        self.follow(self.home[&slot], false);
+    }
+
+    pub(crate) fn rest(&mut self, slot: usize) {
+        self.of(slot).rest(slot);
+        self.follow(self.home[&slot], true);
+    }
+
+    pub(crate) fn mark(&mut self, clock: u64) {
+        self.mark = clock;
+    }
+
+    pub(crate) fn pick(&mut self) -> Option<usize> {
+        if self.holder().is_none() {
+            self.upper.as_mut()?.pick()?;
+        }
+        let holder = self.holder()?;
+        self.lower.get_mut(&holder)?.pick()
+    }
+
+    pub(crate) fn hand_to(&mut self, slot: usize, rest: Cycles) -> bool {
+        let (session, holder) = (self.home[&slot], self.holder());
+        if holder == Some(session) {
+            return self.of(slot).hand_to(slot, rest);
+        }
+        let upper = self.upper.as_ref().expect("another session has the lane");
+        let one = &upper.all[session as usize];
+        if one.at != At::Queue || one.v > upper.now() || !self.of(slot).hand_to(slot, rest) {
+            return false;
+        }
+        let upper = self.upper.as_mut().expect("it is there");
+        if holder.is_some() {
+            upper.requeue();
+        }
+        assert!(upper.hand_to(session as usize, rest), "it was eligible");
+        true
+    }
+
+    pub(crate) fn bound(&self) -> Cycles {
+        let holder = self.holder().expect("a session has the lane");
+        let bound = self.lower[&holder].bound();
+        self.upper.as_ref().map_or(bound, |upper| upper.bound().min(bound))
+    }
+
+    /// A slice of `used` cycles ended at this clock.
+    pub(crate) fn charge(&mut self, used: Cycles, clock: u64) {
+        let is_free = self.is_broken(Fault::OverheadIsFree);
+        let mut cycles = used;
+        if let Some(upper) = &mut self.upper {
+            if !is_free {
+                cycles = Cycles(clock - self.mark);
+            }
+            upper.charge(cycles);
+        }
+        self.mark = clock;
+        self.running().charge(cycles);
+    }
+
+    pub(crate) fn requeue(&mut self) {
+        self.running().requeue();
+        if let Some(upper) = &mut self.upper
+            && (upper.bound() == Cycles::ZERO || upper.prefers_another())
+        {
+            upper.requeue();
+        }
+    }
+
+    pub(crate) fn yield_running(&mut self) {
+        let group = self.running();
+        group.yield_running();
+        let queued = group.all.iter().filter(|one| one.at == At::Queue).count();
+        let Some(upper) = &mut self.upper else { return };
+        if queued == 1 {
+            upper.yield_running();
+        } else if upper.bound() == Cycles::ZERO {
+            upper.requeue();
+        }
+    }
+
+    pub(crate) fn prefers_another(&self) -> bool {
+        let holder = self.holder().expect("a session has the lane");
+        self.upper.as_ref().is_some_and(Fair::prefers_another)
+            || self.lower[&holder].prefers_another()
+    }
+
+    pub(crate) fn set_share(&mut self, slot: usize, weight: u16, class: LatencyClass) {
+        self.of(slot).set_share(slot, weight, class);
+    }
+
+    /// Whether the session has a share here.
+    pub(crate) fn set_session_share(
+        &mut self,
+        session: u32,
+        weight: u16,
+        class: LatencyClass,
+    ) -> bool {
+        match &mut self.upper {
+            Some(upper) if self.lower.contains_key(&session) => {
+                upper.set_share(session as usize, weight, class);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Sleepers in debt, on either level.
+    pub(crate) fn delayed(&self) -> usize {
+        self.lower.values().chain(&self.upper).map(Fair::delayed).sum()
     }
 }

@@ -7,10 +7,10 @@
 //! what several lanes do together (`machine`), fair sharing (`fair`).
 
 use super::Fault;
-use super::fair::{Entry, Fair, Luggage};
+use super::fair::{Entry, Luggage, Shares};
 use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, SCHEDULER_COSTS_V1, SchedulerOperation};
 use wavelock_kernel::{
-    BlockReason, HoldReason, Outcome, Policy, PriorityRule, Span, Spawn, WakeSource,
+    BlockReason, HoldReason, Outcome, Policy, PriorityRule, Sharing, Span, Spawn, WakeSource,
 };
 
 /// Reasons to hold, as a set of bits by the reason's code.
@@ -199,7 +199,7 @@ pub(crate) struct ModelLane {
     /// The preferred next pick, and for how long it may run.
     preferred: Option<(CoroutineRef, Inheritance)>,
     holders_in_a_row: u64,
-    fair: Option<Fair>,
+    fair: Option<Shares>,
 }
 
 /// Time, and what costs time.
@@ -241,10 +241,11 @@ impl ModelLane {
         }
     }
 
-    fn fair_for(policy: Policy, fault: Option<Fault>) -> Option<Fair> {
+    fn fair_for(policy: Policy, fault: Option<Fault>) -> Option<Shares> {
         match policy {
             Policy::Fair(settings) => {
-                Some(Fair::new(settings.base_slice(), settings.least_slice(), fault))
+                let of_sessions = settings.sharing() == Sharing::Session;
+                Some(Shares::new(settings.base_slice(), settings.least_slice(), of_sessions, fault))
             }
             _ => None,
         }
@@ -462,7 +463,8 @@ impl ModelLane {
             luggage: Luggage::new(weight, class),
             account,
         };
-        let slot = self.settle(reference, one);
+        let share = spawn.session;
+        let slot = self.settle(reference, one, Luggage::new(share.weight.get(), share.class));
         self.join_tail(slot, Entry::New);
     }
 
@@ -474,7 +476,7 @@ impl ModelLane {
         CoroutineRef::new(slot as u32, generation)
     }
 
-    fn settle(&mut self, reference: CoroutineRef, one: Coroutine) -> usize {
+    fn settle(&mut self, reference: CoroutineRef, one: Coroutine, of_session: Luggage) -> usize {
         let slot = reference.slot as usize;
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, None);
@@ -487,10 +489,10 @@ impl ModelLane {
         );
         self.reused += u64::from(self.generations[slot].is_some());
         self.generations[slot] = Some(reference.generation);
-        let luggage = one.luggage;
+        let (luggage, session) = (one.luggage, (one.tag >> 32) as u32);
         self.slots[slot] = Some(one);
         if let Some(fair) = &mut self.fair {
-            fair.adopt(slot, luggage);
+            fair.adopt(slot, session, luggage, of_session);
         }
         slot
     }
@@ -543,8 +545,14 @@ impl ModelLane {
             picked = true;
             switched = self.make_current(slot, quantum);
             if self.is_over() {
+                let clock = self.clock;
+                if let Some(fair) = &mut self.fair {
+                    fair.charge(Cycles(0), clock);
+                }
                 return Decision::Over;
             }
+        } else if let Some(fair) = &mut self.fair {
+            fair.mark(self.clock);
         }
         let (slot, quantum) = self.current.expect("there is one now");
         if let Span::Picks(left) = &mut self.span {
@@ -610,6 +618,10 @@ impl ModelLane {
     /// Who is next and for how long.
     fn pick(&mut self) -> Option<(usize, u64)> {
         let preferred = self.preferred.take();
+        let clock = self.clock;
+        if let Some(fair) = &mut self.fair {
+            fair.mark(clock);
+        }
         if let Some((reference, inherits)) = preferred
             && let Ok(slot) = self.find(reference)
             && self.at(slot).state == State::Ready
@@ -669,7 +681,7 @@ impl ModelLane {
         self.at_mut(slot).account.runtime += used;
         let mut rest = quantum.saturating_sub(used);
         if let Some(fair) = &mut self.fair {
-            fair.charge(Cycles(used));
+            fair.charge(Cycles(used), self.clock);
             // A change of weight may round the fair queue's bound up: it grants no cycle more.
             rest = rest.min(fair.bound().0);
         }
@@ -766,7 +778,7 @@ impl ModelLane {
             self.leave_lane();
         }
         if let Some(fair) = &mut self.fair {
-            self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot);
+            self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot, true);
         }
         self.at_mut(slot).state = state;
         Left::Ended
@@ -1001,7 +1013,8 @@ impl ModelLane {
             self.slots.iter().enumerate().filter_map(|(slot, one)| Some((slot, one.as_ref()?)))
         {
             if !one.state.has_ended() {
-                fair.adopt(slot, one.luggage);
+                let neutral = Luggage::new(1024, LatencyClass::Normal);
+                fair.adopt(slot, (one.tag >> 32) as u32, one.luggage, neutral);
             }
         }
         for reference in self.ready_by_arrival() {
@@ -1027,7 +1040,7 @@ impl ModelLane {
         if let Some(fair) = &mut self.fair
             && !self.slots[slot].as_ref().is_some_and(|one| one.state.has_ended())
         {
-            self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot);
+            self.slots[slot].as_mut().expect("a live slot").luggage = fair.leave(slot, false);
         }
         let clock = self.clock;
         let coroutine = self.forget(slot);
@@ -1051,11 +1064,12 @@ impl ModelLane {
         coroutine.ready_since = self.clock.wrapping_sub(waited);
         let (state, ended) = (coroutine.state, coroutine.state.has_ended());
         let slot = reference.slot as usize;
+        let neutral = Luggage::new(1024, LatencyClass::Normal);
         if ended && let Some(fair) = self.fair.take() {
-            self.settle(reference, coroutine);
+            self.settle(reference, coroutine, neutral);
             self.fair = Some(fair);
         } else {
-            self.settle(reference, coroutine);
+            self.settle(reference, coroutine, neutral);
         }
         if state == State::Ready
             && let Some(fair) = &mut self.fair
@@ -1132,8 +1146,31 @@ impl ModelLane {
         self.current.map(|(slot, _)| self.reference(slot))
     }
 
-    pub(crate) fn fair(&self) -> Option<&Fair> {
+    pub(crate) fn fair(&self) -> Option<&Shares> {
         self.fair.as_ref()
+    }
+
+    /// What a session takes along, before its coroutines depart.
+    pub(crate) fn depart_session(&mut self, session: u32) -> Option<Luggage> {
+        self.fair.as_mut().and_then(|fair| fair.depart(session))
+    }
+
+    /// A session comes with this.
+    pub(crate) fn receive_session(&mut self, session: u32, luggage: Option<Luggage>) {
+        if let (Some(fair), Some(luggage)) = (&mut self.fair, luggage) {
+            fair.receive(session, luggage);
+        }
+    }
+
+    pub(crate) fn set_session_share(
+        &mut self,
+        session: u32,
+        weight: u16,
+        class: LatencyClass,
+    ) -> Result<(), Refused> {
+        let is_set =
+            self.fair.as_mut().is_some_and(|fair| fair.set_session_share(session, weight, class));
+        if is_set { Ok(()) } else { Err(Refused::NoSession) }
     }
 
     pub(crate) fn references(&self) -> Vec<CoroutineRef> {

@@ -167,6 +167,9 @@ impl Machine {
         if stolen && self.fault != Some(Fault::StealIsFree) {
             self.lanes[to].book(SchedulerOperation::Steal);
         }
+        // A session that has only ended coroutines has no share to take along.
+        let luggage = self.lanes[from].depart_session(session);
+        self.lanes[to].receive_session(session, luggage);
         let mut references = references.iter();
         let mut tags = Vec::new();
         for mover in movers {

@@ -43,11 +43,19 @@ pub(crate) enum Fault {
     LagIsForgotten,
     /// The earliest deadline wins, eligible or not.
     EverybodyIsEligible,
+    /// A session is charged guest cycles alone.
+    OverheadIsFree,
+    /// A session that sleeps in debt leaves at once.
+    SessionsNapFreely,
+    /// The lag of a session does not move with it.
+    SessionsMoveWithoutLag,
+    /// A session holds the lane until its coroutines leave it.
+    SessionsKeepTheLane,
 }
 
 impl Fault {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::NewestFirst,
         Self::AgesTooFast,
         Self::LongerStreak,
@@ -61,5 +69,9 @@ impl Fault {
         Self::StealIsFree,
         Self::LagIsForgotten,
         Self::EverybodyIsEligible,
+        Self::OverheadIsFree,
+        Self::SessionsNapFreely,
+        Self::SessionsMoveWithoutLag,
+        Self::SessionsKeepTheLane,
     ];
 }

@@ -271,6 +271,7 @@ impl World {
                     priority: Priority(priority),
                     weight: Weight::new(weight).expect("not zero"),
                     latency: LatencyClass::ALL[usize::from(class)],
+                    session: share_of(session),
                 };
                 let (kernel, model) = self.lane(usize::from(lane));
                 let reference = kernel
@@ -337,6 +338,16 @@ impl World {
                     (kernel.set_share(reference, share), model.set_share(reference, weight, class));
                 self.compare("set share", kernel, model).map(|_| ())
             }
+            Op::SetSessionShare { lane, session, weight, class } => {
+                let class = LatencyClass::ALL[usize::from(class)];
+                let share = Share { weight: Weight::new(weight).expect("not zero"), class };
+                let (kernel, model) = self.lane(usize::from(lane));
+                let (kernel, model) = (
+                    kernel.set_session_share(session, share),
+                    model.set_session_share(session, weight, class),
+                );
+                self.compare("set session share", kernel, model).map(|_| ())
+            }
             Op::SetPolicy { lane, kind, quantum } => {
                 let lane = usize::from(lane);
                 if self.is_open(lane) {
@@ -365,8 +376,11 @@ impl World {
                 self.post(from, to, effect)
             }
             Op::PostSpawn { from, to, name, session, priority } => {
-                let spawn =
-                    Spawn { priority: Priority(priority), ..Spawn::new(Tag::new(session, name)) };
+                let spawn = Spawn {
+                    priority: Priority(priority),
+                    session: share_of(session),
+                    ..Spawn::new(Tag::new(session, name))
+                };
                 self.post(from, usize::from(to), Effect::Publish(spawn))
             }
             Op::Migrate { session, from, to } => {
@@ -747,4 +761,10 @@ impl World {
         let handoffs = self.model.lanes.iter().map(|lane| lane.handoffs).sum();
         self.reached.count(Event::Handoff, handoffs);
     }
+}
+
+/// The share that a session begins with: of five weights and classes.
+fn share_of(session: u32) -> Share {
+    let weight = Weight::new(256 << (session % 5)).expect("not zero");
+    Share { weight, class: LatencyClass::ALL[session as usize % 5] }
 }

@@ -280,6 +280,12 @@ impl Generator {
                 let (name, old) = self.name(world);
                 Op::SetPriority { name, old, priority: self.priority() }
             }
+            69 if self.random.chance(1, 2) => Op::SetSessionShare {
+                lane,
+                session: self.session(),
+                weight: self.weight(),
+                class: self.random.below(5) as u8,
+            },
             69..72 => {
                 let (name, old) = self.name(world);
                 Op::SetShare { name, old, weight: self.weight(), class: self.random.below(5) as u8 }

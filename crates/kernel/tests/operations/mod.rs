@@ -13,7 +13,7 @@ pub(crate) mod generate;
 pub(crate) mod shrink;
 
 use wavelock_abi::Cycles;
-use wavelock_kernel::{FairSettings, Policy, PriorityRule};
+use wavelock_kernel::{FairSettings, Policy, PriorityRule, Sharing};
 
 /// Which policy, by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,10 +25,11 @@ pub(crate) enum Kind {
     Tokens,
     Progress,
     Fair,
+    Sessions,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Cooperative,
         Self::RoundRobin,
         Self::Fixed,
@@ -36,6 +37,7 @@ impl Kind {
         Self::Tokens,
         Self::Progress,
         Self::Fair,
+        Self::Sessions,
     ];
 
     /// The policy with this quantum, or base slice.
@@ -48,12 +50,12 @@ impl Kind {
             Self::Aging => Policy::Priority { rule: PriorityRule::Aging, quantum },
             Self::Tokens => Policy::Priority { rule: PriorityRule::TokenWeighted, quantum },
             Self::Progress => Policy::ProgressAware { quantum },
-            Self::Fair => {
+            Self::Fair | Self::Sessions => {
                 let least = Cycles(quantum.0 / 6 + 1);
-                Policy::Fair(
-                    FairSettings::new(quantum, least, Cycles(quantum.0 * 20))
-                        .expect("settings in range"),
-                )
+                let settings = FairSettings::new(quantum, least, Cycles(quantum.0 * 20));
+                let sharing =
+                    if self == Self::Fair { Sharing::Coroutine } else { Sharing::Session };
+                Policy::Fair(settings.expect("settings in range").shared_by(sharing))
             }
         }
     }
@@ -131,6 +133,12 @@ pub(crate) enum Op {
     SetShare {
         name: u32,
         old: bool,
+        weight: u16,
+        class: u8,
+    },
+    SetSessionShare {
+        lane: u16,
+        session: u32,
         weight: u16,
         class: u8,
     },

@@ -1,0 +1,641 @@
+//! [`FairLane`]: who shares a lane under `fair`. Either its coroutines compete directly (flat), or
+//! its sessions compete, and the coroutines of each session compete for the session's part.
+//!
+//! Both levels are competitions by the same rules (`competition`). An entity of the upper one is a
+//! session on this lane, an entity of a lower one a coroutine. What this file adds is how they
+//! depend on each other:
+//!
+//! ```text
+//!                 first coroutine ready           pick
+//!   Resting, Delayed ---------------> Queued ----------------> Running (holds the lane)
+//!        ^                              |  ^                      |   |
+//!        +--- last ready one leaves ----+  +-- protection used up, +   |
+//!        |                                     a boundary, a yield     |
+//!        +------------- last ready one leaves -------------------------+
+//! ```
+//!
+//! Invariant: a session competes (is queued or running) exactly while one of its coroutines is
+//! queued or running. It holds the lane across slices of its coroutines while it is protected.
+//!
+//! Service of both levels is the time of the lane: guest cycles, and the pick, the switch and the
+//! wakes of a slice. In the flat form it is guest cycles alone.
+//!
+//! Contract: O(log n) in the sessions and in the coroutines; a session's first and last coroutine
+//! on the lane also shift a table of session numbers. Nothing allocates after
+//! [`FairLane::reserve`].
+
+use super::competition::{Competition, EntityTable};
+use super::entity::{Carried, FairSettings, Leave, Phase, Placement, Share, Sharing};
+use super::queue::FairQueue;
+use super::state::{EntityState, FairSessionState, FairState};
+use crate::check::{Violation, equal, holds};
+use alloc::collections::TryReserveError;
+use alloc::vec;
+use alloc::vec::Vec;
+use wavelock_abi::Cycles;
+
+/// The fair queue of a lane.
+#[derive(Clone, Debug)]
+pub struct FairLane {
+    /// Entities of coroutines, by slot.
+    coroutines: EntityTable,
+    /// What they compete in: one in all, or one per session, by position.
+    groups: Vec<Group>,
+    /// The sessions, if they share the lane.
+    sessions: Option<Sessions>,
+}
+
+/// Coroutines that compete with each other.
+#[derive(Clone, Debug)]
+struct Group {
+    competition: Competition,
+    /// The session; no meaning while there are no members.
+    session: u32,
+    /// Coroutines with an entity in it.
+    members: u32,
+}
+
+/// The upper level.
+#[derive(Clone, Debug)]
+struct Sessions {
+    /// An entity's slot is the position of its group.
+    queue: FairQueue,
+    /// Session number and position of its group, ascending by number.
+    index: Vec<(u32, u32)>,
+    /// Positions without a session.
+    free: Vec<u32>,
+    /// By coroutine slot: the position of its group.
+    home: Vec<u32>,
+    /// The lane clock up to which time has been charged.
+    charged_until: u64,
+}
+
+/// What `explain` reads of an entity that competes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FairKey {
+    /// Whether it received more than its share.
+    pub is_ahead: bool,
+    /// Its deadline, in units after the virtual time.
+    pub deadline: i64,
+    /// Its arrival number.
+    pub arrival: u64,
+    /// Service owed to it.
+    pub lag: i64,
+}
+
+impl Group {
+    fn new(settings: &FairSettings) -> Self {
+        Self { competition: Competition::new(settings), session: 0, members: 0 }
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.competition.ready.is_empty()
+    }
+}
+
+impl Sessions {
+    fn find(&self, session: u32) -> Result<usize, usize> {
+        match self.index.last() {
+            Some(&(last, _)) if last == session => Ok(self.index.len() - 1),
+            _ => self.index.binary_search_by_key(&session, |&(session, _)| session),
+        }
+    }
+
+    fn position(&self, session: u32) -> Option<u32> {
+        Some(self.index[self.find(session).ok()?].1)
+    }
+
+    /// Its first coroutine became ready.
+    #[inline]
+    fn wake(&mut self, position: u32, placement: Placement, is_new: bool) {
+        match (self.queue.phase(position), placement) {
+            (Phase::Queued | Phase::Running, _) => {}
+            (Phase::Resting, Placement::Initial) if !is_new => {
+                self.queue.place(position, Placement::Wake);
+            }
+            (Phase::Resting, placement) => self.queue.place(position, placement),
+            _ => self.queue.place(position, Placement::Wake),
+        }
+    }
+}
+
+impl FairLane {
+    /// The queue of a lane without coroutines.
+    #[must_use]
+    pub fn new(settings: FairSettings) -> Self {
+        let is_flat = settings.sharing() == Sharing::Coroutine;
+        let sessions = (!is_flat).then(|| Sessions {
+            queue: FairQueue::new(settings),
+            index: Vec::new(),
+            free: Vec::new(),
+            home: Vec::new(),
+            charged_until: 0,
+        });
+        let groups = if is_flat { vec![Group::new(&settings)] } else { Vec::new() };
+        Self { coroutines: EntityTable::new(settings), groups, sessions }
+    }
+
+    /// Makes room for coroutines in slots `0..slots`, all of them competing, of so many sessions.
+    /// Nothing else allocates. Never shrinks.
+    ///
+    /// # Errors
+    /// The host has not enough memory; the queue is unchanged but for unused room.
+    pub fn reserve(&mut self, slots: u32, sessions: u32) -> Result<(), TryReserveError> {
+        let Some(upper) = &mut self.sessions else { return self.coroutines.reserve(slots, 1) };
+        let competitions = sessions.max(self.groups.len() as u32);
+        self.coroutines.reserve(slots, competitions)?;
+        upper.queue.reserve(competitions)?;
+        let (room, more) = (competitions as usize, competitions as usize - self.groups.len());
+        self.groups.try_reserve(more)?;
+        upper.index.try_reserve(room - upper.index.len())?;
+        upper.free.try_reserve(room - upper.free.len())?;
+        upper.home.try_reserve((slots as usize).saturating_sub(upper.home.len()))?;
+        upper.home.resize(upper.home.len().max(slots as usize), 0);
+        let settings = &self.coroutines.settings;
+        upper.free.extend((self.groups.len() as u32..competitions).rev());
+        self.groups.resize_with(room, || Group::new(settings));
+        Ok(())
+    }
+
+    /// The position of a coroutine's group.
+    #[inline]
+    fn home(&self, slot: u32) -> usize {
+        self.sessions.as_ref().map_or(0, |sessions| sessions.home[slot as usize] as usize)
+    }
+
+    /// The position of the group that holds the lane.
+    #[inline]
+    fn holder(&self) -> Option<usize> {
+        match &self.sessions {
+            None => Some(0),
+            Some(sessions) => sessions.queue.running().map(|position| position as usize),
+        }
+    }
+
+    /// The coroutine on the lane.
+    #[must_use]
+    pub fn running(&self) -> Option<u32> {
+        self.groups[self.holder()?].competition.running
+    }
+
+    // Joining and leaving.
+
+    /// Creates a resting entity for a coroutine: new ([`Carried::fresh`]) or from another lane. If
+    /// it is the first of its session and the sessions share the lane, `share` is the session's.
+    pub fn adopt(&mut self, slot: u32, session: u32, carried: Carried, share: Share) {
+        let position = self.claim(session, Carried::fresh(share));
+        if let Some(sessions) = &mut self.sessions {
+            sessions.home[slot as usize] = position as u32;
+        }
+        self.groups[position].members += 1;
+        self.coroutines.adopt(slot, carried);
+    }
+
+    /// The position of a session's group; a new one with this share and lag if it has none.
+    fn claim(&mut self, session: u32, carried: Carried) -> usize {
+        let Some(sessions) = &mut self.sessions else { return 0 };
+        match sessions.find(session) {
+            Ok(at) => sessions.index[at].1 as usize,
+            Err(at) => {
+                let position = sessions.free.pop().expect("fair: room for a session");
+                sessions.index.insert(at, (session, position));
+                sessions.queue.adopt(position, carried);
+                self.groups[position as usize].session = session;
+                position as usize
+            }
+        }
+    }
+
+    /// Takes the entity of a session that leaves this lane: what it carries to another. Its
+    /// coroutines are removed next; until then nothing else may happen. `None` in the flat form, or
+    /// if it has no coroutine here.
+    #[must_use]
+    pub fn remove_session(&mut self, session: u32) -> Option<Carried> {
+        let sessions = self.sessions.as_mut()?;
+        let position = sessions.position(session)?;
+        Some(sessions.queue.remove(position))
+    }
+
+    /// A session arrives with what it carried; its coroutines are adopted next. One that is here
+    /// already keeps its entity.
+    pub fn adopt_session(&mut self, session: u32, carried: Carried) {
+        let _ = self.claim(session, carried);
+    }
+
+    /// Removes a coroutine's entity in any phase; returns what it carries to another lane.
+    #[must_use]
+    pub fn remove(&mut self, slot: u32) -> Carried {
+        let position = self.home(slot);
+        let group = &mut self.groups[position];
+        let carried = group.competition.remove(&mut self.coroutines, slot);
+        group.members -= 1;
+        self.settle(position, Leave::Move);
+        carried
+    }
+
+    /// A resting coroutine joins the competition, and its session, if it rests too.
+    pub fn place(&mut self, slot: u32, placement: Placement) {
+        let position = self.home(slot);
+        let group = &mut self.groups[position];
+        group.competition.place(&mut self.coroutines, slot, placement);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.wake(position as u32, placement, group.members == 1);
+        }
+    }
+
+    /// A coroutine leaves the competition, and with the last ready one its session.
+    pub fn leave(&mut self, slot: u32, leave: Leave) {
+        let position = self.home(slot);
+        let group = &mut self.groups[position];
+        group.competition.leave(&mut self.coroutines, slot, leave);
+        group.members -= u32::from(leave == Leave::Exit);
+        self.settle(position, leave);
+    }
+
+    /// Adapts the state of a session to its coroutines after one of them left.
+    #[inline]
+    fn settle(&mut self, position: usize, leave: Leave) {
+        let Some(sessions) = &mut self.sessions else { return };
+        let (group, at) = (&mut self.groups[position], position as u32);
+        let phase = sessions.queue.phase(at);
+        if group.members == 0 {
+            if phase != Phase::Absent {
+                sessions.queue.leave(at, Leave::Exit);
+            }
+            group.competition.reset();
+            let entry = sessions.find(group.session).expect("fair: a session has an entry");
+            sessions.index.remove(entry);
+            sessions.free.push(at);
+        } else if group.competition.running.is_some() {
+        } else if group.has_ready() {
+            if phase == Phase::Running && sessions.queue.bound() == Cycles::ZERO {
+                sessions.queue.requeue();
+            }
+        } else if matches!(phase, Phase::Queued | Phase::Running) {
+            // The end of a coroutine is to its session like a sleep: others can wake.
+            let leave = if leave == Leave::Exit { Leave::Sleep } else { leave };
+            sessions.queue.leave(at, leave);
+        }
+    }
+
+    // One step.
+
+    /// Time from now on belongs to the next slice.
+    #[inline]
+    pub fn mark(&mut self, clock: u64) {
+        if let Some(sessions) = &mut self.sessions {
+            sessions.charged_until = clock;
+        }
+    }
+
+    /// Charges the coroutine on the lane and its session: the lane's time since the mark up to
+    /// `clock`; in the flat form the coroutine for `used` cycles.
+    #[inline]
+    pub fn charge(&mut self, used: Cycles, clock: u64) {
+        let mut cycles = used;
+        let mut position = 0;
+        if let Some(sessions) = &mut self.sessions {
+            cycles = Cycles(clock.saturating_sub(sessions.charged_until));
+            sessions.charged_until = clock;
+            sessions.queue.charge(cycles);
+            position = sessions.queue.running().expect("fair: it runs") as usize;
+        }
+        self.groups[position].competition.charge(&mut self.coroutines, cycles);
+    }
+
+    /// Dispatches a coroutine: of the session that holds the lane, or of the picked one. `None` if
+    /// none is queued.
+    #[inline]
+    pub fn pick(&mut self) -> Option<u32> {
+        let position = match &mut self.sessions {
+            None => 0,
+            Some(sessions) => match sessions.queue.running() {
+                Some(position) => position,
+                None => sessions.queue.pick()?,
+            },
+        };
+        self.groups[position as usize].competition.pick(&mut self.coroutines)
+    }
+
+    /// Direct handoff: dispatches a coroutine for at most `rest` if it is queued and eligible, and
+    /// its session holds the lane, or is queued and eligible too. Returns whether it did; otherwise
+    /// nothing changes.
+    pub fn hand_to(&mut self, slot: u32, rest: Cycles) -> bool {
+        let position = self.home(slot);
+        let holder = self.holder();
+        let competition = &mut self.groups[position].competition;
+        let Some(sessions) = &mut self.sessions else {
+            return competition.hand_to(&mut self.coroutines, slot, rest);
+        };
+        if holder == Some(position) {
+            return competition.hand_to(&mut self.coroutines, slot, rest);
+        }
+        let at = position as u32;
+        let may = sessions.queue.phase(at) == Phase::Queued
+            && sessions.queue.eligible(at) == Some(true)
+            && competition.hand_to(&mut self.coroutines, slot, rest);
+        if may {
+            if holder.is_some() {
+                sessions.queue.requeue();
+            }
+            let is_handed = sessions.queue.hand_to(at, rest);
+            debug_assert!(is_handed, "fair: a requeue does not move the average");
+        }
+        may
+    }
+
+    /// Cycles the coroutine on the lane may run before the next decision; zero when one is due.
+    #[inline]
+    #[must_use]
+    pub fn bound(&self) -> Cycles {
+        let Some(holder) = self.holder() else { return Cycles::ZERO };
+        let bound = self.groups[holder].competition.bound(&self.coroutines);
+        self.sessions.as_ref().map_or(bound, |sessions| sessions.queue.bound().min(bound))
+    }
+
+    /// Requeues the coroutine on the lane: its slice ended. Its session keeps the lane only if it
+    /// is protected and a pick would not prefer another.
+    pub fn requeue(&mut self) {
+        let holder = self.holder().expect("fair: a session holds the lane");
+        self.groups[holder].competition.requeue(&mut self.coroutines);
+        if let Some(sessions) = &mut self.sessions
+            && (sessions.queue.bound() == Cycles::ZERO || sessions.queue.prefers_another())
+        {
+            sessions.queue.requeue();
+        }
+    }
+
+    /// Requeues the coroutine on the lane after a yield. Its session yields too if no other of its
+    /// coroutines is ready; otherwise it keeps the lane while it is protected.
+    pub fn yield_running(&mut self) {
+        let holder = self.holder().expect("fair: a session holds the lane");
+        let group = &mut self.groups[holder];
+        group.competition.yield_running(&mut self.coroutines);
+        let Some(sessions) = &mut self.sessions else { return };
+        if group.competition.ready.len() == 1 {
+            sessions.queue.yield_running();
+        } else if sessions.queue.bound() == Cycles::ZERO {
+            sessions.queue.requeue();
+        }
+    }
+
+    /// Whether a pick now would preempt the coroutine on the lane, on either level; the test at a
+    /// wave's or frame's end (semantics 25).
+    #[must_use]
+    pub fn prefers_another(&self) -> bool {
+        let Some(holder) = self.holder() else { return false };
+        self.sessions.as_ref().is_some_and(|sessions| sessions.queue.prefers_another())
+            || self.groups[holder].competition.prefers_another(&self.coroutines)
+    }
+
+    // Parameters.
+
+    /// Changes weight and class of a coroutine: among all of the lane, or within its session.
+    pub fn set_share(&mut self, slot: u32, share: Share) {
+        let position = self.home(slot);
+        self.groups[position].competition.set_share(&mut self.coroutines, slot, share);
+    }
+
+    /// Changes weight and class of a session. Returns whether it has a share here: the sessions
+    /// share the lane and it has a coroutine.
+    pub fn set_session_share(&mut self, session: u32, share: Share) -> bool {
+        let Some(sessions) = &mut self.sessions else { return false };
+        let Some(position) = sessions.position(session) else { return false };
+        sessions.queue.set_share(position, share);
+        true
+    }
+
+    /// Moves origins, which keeps numbers small and changes no decision.
+    pub fn rebase(&mut self) {
+        match &mut self.sessions {
+            Some(sessions) => sessions.queue.rebase(),
+            None => self.groups[0].competition.rebase(),
+        }
+    }
+
+    // Reading.
+
+    /// Weight and class of a coroutine.
+    #[must_use]
+    pub fn share(&self, slot: u32) -> Option<Share> {
+        self.coroutines.share(slot)
+    }
+
+    /// Weight and class of a session, if it has a share here.
+    #[must_use]
+    pub fn session_share(&self, session: u32) -> Option<Share> {
+        let sessions = self.sessions.as_ref()?;
+        sessions.queue.share(sessions.position(session)?)
+    }
+
+    /// The session that a coroutine's group belongs to; `None` in the flat form.
+    #[must_use]
+    pub fn session_of(&self, slot: u32) -> Option<u32> {
+        let sessions = self.sessions.as_ref()?;
+        Some(self.groups[*sessions.home.get(slot as usize)? as usize].session)
+    }
+
+    /// Whether a coroutine could be handed the lane; `None` if it does not compete.
+    #[must_use]
+    pub fn eligible(&self, slot: u32) -> Option<bool> {
+        let position = self.home(slot);
+        let own = self.groups[position].competition.eligible(&self.coroutines, slot)?;
+        let Some(sessions) = &self.sessions else { return Some(own) };
+        let at = position as u32;
+        let holds = sessions.queue.running() == Some(at);
+        Some(own && (holds || sessions.queue.eligible(at) == Some(true)))
+    }
+
+    /// What decides about a coroutine: the key of its session, if they share the lane, and its own.
+    /// `None` if it does not compete.
+    #[must_use]
+    pub fn keys(&self, slot: u32) -> Option<(Option<FairKey>, FairKey)> {
+        let position = self.home(slot);
+        let own = self.groups[position].competition.key(&self.coroutines, slot)?;
+        let Some(sessions) = &self.sessions else { return Some((None, own)) };
+        let queue = &sessions.queue;
+        Some((queue.competition.key(&queue.table, position as u32), own))
+    }
+
+    /// Service owed to a coroutine: by the others of the lane, or by those of its session.
+    #[must_use]
+    pub fn lag(&self, slot: u32) -> Option<i64> {
+        self.groups[self.home(slot)].competition.lag(&self.coroutines, slot)
+    }
+
+    /// Service owed to a session by the others.
+    #[must_use]
+    pub fn session_lag(&self, session: u32) -> Option<i64> {
+        let sessions = self.sessions.as_ref()?;
+        sessions.queue.lag(sessions.position(session)?)
+    }
+
+    /// Calls `visit` with each queued slot, group by group by (deadline, arrival), until it returns
+    /// false.
+    pub fn visit_queued(&self, mut visit: impl FnMut(u32) -> bool) {
+        for group in &self.groups {
+            group.competition.visit_queued(&self.coroutines, &mut visit);
+        }
+    }
+
+    // Plain data.
+
+    /// The flat form as plain data; `None` if sessions share the lane. Allocates.
+    #[must_use]
+    pub fn export(&self) -> Option<FairState> {
+        if self.sessions.is_some() {
+            return None;
+        }
+        let (table, competition) = (&self.coroutines, &self.groups[0].competition);
+        let entities = (0..table.slots()).filter_map(|slot| competition.export(table, slot));
+        Some(FairState {
+            settings: table.settings,
+            slots: table.slots(),
+            arrivals: competition.arrivals,
+            entities: entities.collect(),
+        })
+    }
+
+    /// The sessions as plain data, ascending by number, and their next arrival number; `None` in
+    /// the flat form. Allocates.
+    #[must_use]
+    pub fn export_sessions(&self) -> Option<(u64, Vec<FairSessionState>)> {
+        let sessions = self.sessions.as_ref()?;
+        let (queue, table) = (&sessions.queue, &self.coroutines);
+        let members = self.members();
+        let export = |&(session, position): &(u32, u32)| {
+            let entity = queue.competition.export(&queue.table, position)?;
+            let competition = &self.groups[position as usize].competition;
+            let slots = members[position as usize].iter();
+            Some(FairSessionState {
+                entity: EntityState { slot: session, ..entity },
+                arrivals: competition.arrivals,
+                coroutines: slots.filter_map(|&slot| competition.export(table, slot)).collect(),
+            })
+        };
+        Some((queue.competition.arrivals, sessions.index.iter().filter_map(export).collect()))
+    }
+
+    /// By position: the slots of the coroutines in that group, ascending.
+    fn members(&self) -> Vec<Vec<u32>> {
+        let mut members = vec![Vec::new(); self.groups.len()];
+        for slot in 0..self.coroutines.slots() {
+            if self.coroutines.phase(slot) != Phase::Absent {
+                members[self.home(slot)].push(slot);
+            }
+        }
+        members
+    }
+
+    /// A flat queue from plain data, which decides exactly like the exported one. `None` if no
+    /// queue has this state, or the host has not enough memory.
+    #[must_use]
+    pub fn rebuild(state: &FairState) -> Option<Self> {
+        let mut lane = Self::new(state.settings);
+        if lane.sessions.is_some() {
+            return None;
+        }
+        lane.reserve(state.slots, 0).ok()?;
+        let group = &mut lane.groups[0];
+        group.competition.restore_all(&mut lane.coroutines, state.arrivals, &state.entities)?;
+        group.members = state.entities.len() as u32;
+        Some(lane)
+    }
+
+    /// A queue of sessions from plain data, with room for slots and sessions. `None` if no queue
+    /// has this state, or the host has not enough memory.
+    #[must_use]
+    pub fn rebuild_sessions(
+        settings: FairSettings,
+        reserved: (u32, u32),
+        arrivals: u64,
+        state: &[FairSessionState],
+    ) -> Option<Self> {
+        let mut lane = Self::new(settings);
+        lane.reserve(reserved.0, reserved.1).ok()?;
+        let upper = lane.sessions.as_mut()?;
+        if state.len() > lane.groups.len() {
+            return None;
+        }
+        let mut entities = Vec::new();
+        entities.try_reserve_exact(state.len()).ok()?;
+        for (position, one) in (0u32..).zip(state) {
+            let session = one.entity.slot;
+            if upper.index.last().is_some_and(|&(last, _)| last >= session)
+                || one.coroutines.is_empty()
+            {
+                return None;
+            }
+            upper.index.push((session, position));
+            entities.push(EntityState { slot: position, ..one.entity });
+            let group = &mut lane.groups[position as usize];
+            let table = &mut lane.coroutines;
+            group.competition.restore_all(table, one.arrivals, &one.coroutines)?;
+            (group.session, group.members) = (session, one.coroutines.len() as u32);
+            for coroutine in &one.coroutines {
+                upper.home[coroutine.slot as usize] = position;
+            }
+        }
+        upper.free.retain(|&position| position >= state.len() as u32);
+        let FairQueue { table, competition } = &mut upper.queue;
+        competition.restore_all(table, arrivals, &entities)?;
+        Some(lane)
+    }
+
+    /// A copy that decides alike, to try a decision on. Allocates; `None` without memory.
+    #[must_use]
+    pub fn trial(&self) -> Option<Self> {
+        match self.export() {
+            Some(state) => Self::rebuild(&state),
+            None => {
+                let (arrivals, sessions) = self.export_sessions()?;
+                let room = (self.coroutines.slots(), self.groups.len() as u32);
+                Self::rebuild_sessions(self.coroutines.settings, room, arrivals, &sessions)
+            }
+        }
+    }
+
+    /// Verifies every invariant by recomputation: O(n), for tests and the simulator.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        let mut nodes = 0;
+        for (group, members) in self.groups.iter().zip(self.members()) {
+            let count = members.len() as u64;
+            equal("a group counts its coroutines", group.session, group.members, count)?;
+            nodes += group.competition.check(&self.coroutines, members)?;
+        }
+        self.coroutines.check_nodes(nodes)?;
+        let Some(sessions) = &self.sessions else { return Ok(()) };
+        sessions.queue.check()?;
+        let ascends = sessions.index.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        holds("fair sessions ascend", 0, ascends)?;
+        let known = sessions.index.len() + sessions.free.len();
+        equal("a position has a session or is free", 0, known as u64, self.groups.len() as u64)?;
+        for &position in &sessions.free {
+            let group = &self.groups[position as usize];
+            let is_free = group.members == 0 && sessions.queue.phase(position) == Phase::Absent;
+            holds("a free position has no session", position, is_free)?;
+        }
+        for &(session, position) in &sessions.index {
+            let group = &self.groups[position as usize];
+            let phase = sessions.queue.phase(position);
+            equal("a session knows its group", session, group.session, session)?;
+            holds("a session on the lane has a coroutine", session, group.members > 0)?;
+            let is_ready = group.has_ready() || group.competition.running.is_some();
+            let competes = matches!(phase, Phase::Queued | Phase::Running);
+            holds(
+                "a session competes exactly while one of its coroutines does",
+                session,
+                competes == is_ready && phase != Phase::Absent,
+            )?;
+            holds(
+                "a coroutine runs only in the session that holds the lane",
+                session,
+                group.competition.running.is_none() || phase == Phase::Running,
+            )?;
+        }
+        Ok(())
+    }
+}
