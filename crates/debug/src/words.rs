@@ -1,7 +1,9 @@
 //! Texts for the kernel's reasons, policies and keys, and the state names of breakpoints.
 //! Elsewhere: the kernel prints states and refusals itself.
 
-use wavelock_kernel::{Because, CapState, DecisionKey, Policy, PriorityRule, State};
+use wavelock_kernel::{
+    Because, CapState, DecisionKey, FairKey, Policy, PriorityRule, Sharing, State,
+};
 use wavelock_system::CapSummary;
 
 /// What a session has used of its cap on a lane, in words.
@@ -87,6 +89,9 @@ pub(crate) fn rule(policy: &Policy) -> String {
         }
         Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => "priority-token: most progress tokens first, then the oldest".into(),
         Policy::ProgressAware { .. } => "progress-aware: coroutines with progress tokens first; after 8 in a row the oldest other".into(),
+        Policy::Fair(settings) if settings.sharing() == Sharing::Session => {
+            "fair (EEVDF) among sessions: the earliest virtual deadline among the eligible sessions, then among its coroutines".into()
+        }
         Policy::Fair(_) => "fair (EEVDF): the earliest virtual deadline among the eligible coroutines".into(),
     }
 }
@@ -105,10 +110,17 @@ pub(crate) fn key(key: DecisionKey) -> String {
             format!("context deadline {deadline}, sequence {sequence}")
         }
         DecisionKey::Fair { eligible, deadline, lag, arrival } => {
-            format!(
-                "{}, deadline in {deadline}, lag {lag}, arrival {arrival}",
-                if eligible { "eligible" } else { "not eligible" }
-            )
+            fair_key(FairKey { is_ahead: !eligible, deadline, arrival, lag })
+        }
+        DecisionKey::FairSession { session, own } => {
+            format!("session {}; in it {}", fair_key(session), fair_key(own))
         }
     }
+}
+
+fn fair_key(FairKey { is_ahead, deadline, arrival, lag }: FairKey) -> String {
+    format!(
+        "{}, deadline in {deadline}, lag {lag}, arrival {arrival}",
+        if is_ahead { "not eligible" } else { "eligible" }
+    )
 }

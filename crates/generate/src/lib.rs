@@ -19,7 +19,7 @@ use wavelock_abi::{
     Weight,
 };
 use wavelock_kernel::{
-    Activation, CapOverrun, CapSettings, FairSettings, OverrunPolicy, Policy, PriorityRule,
+    Activation, CapOverrun, CapSettings, FairSettings, OverrunPolicy, Policy, PriorityRule, Sharing,
 };
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
@@ -211,6 +211,11 @@ pub fn machine(seed: u64) -> MachineSpec {
         balance: Draws(seed ^ 0xba1a).one_in(3),
         ..MachineSpec::new()
     };
+    if let Policy::Fair(settings) = spec.policy
+        && Draws(seed ^ 0x5a4e).one_in(2)
+    {
+        spec.policy = Policy::Fair(settings.shared_by(Sharing::Session));
+    }
     spec.limits.coroutines = 64;
     spec.limits.memory_pages = 4;
     spec.limits.stack_bytes = 4096;

@@ -10,7 +10,7 @@
 //! Elsewhere: the queue itself (`ready`), the fair queue (`fair`), quantum accounting (`lane`). The
 //! bounds are derived in docs/scheduler.md and tested in tests/bounds.rs.
 
-use crate::fair::FairSettings;
+use crate::fair::{FairSettings, Sharing};
 use crate::ready::Ready;
 use crate::record::{Hot, NIL, Slab};
 use wavelock_abi::Cycles;
@@ -187,6 +187,15 @@ impl Policy {
             Self::RoundRobin { quantum }
             | Self::Priority { quantum, .. }
             | Self::ProgressAware { quantum } => *quantum,
+        }
+    }
+
+    /// Who shares a lane by weight: coroutines, unless the policy is `Fair` among sessions.
+    #[must_use]
+    pub const fn sharing(&self) -> Sharing {
+        match self {
+            Self::Fair(settings) => settings.sharing(),
+            _ => Sharing::Coroutine,
         }
     }
 

@@ -98,6 +98,13 @@ impl Lane {
         self.fair.as_ref()?.session_share(session)
     }
 
+    /// Service that the other sessions of the lane owe a session (negative: it owes), in units of
+    /// virtual time as in [`crate::fair::Carried::lag`]. `None` as [`Lane::session_share`].
+    #[must_use]
+    pub fn session_lag(&self, session: u32) -> Option<i64> {
+        self.fair.as_ref()?.session_lag(session)
+    }
+
     /// Whether anything can run: a current or a ready coroutine.
     #[inline]
     #[must_use]

@@ -95,7 +95,7 @@ fn misses(
 /// Gives how many were refused, and the misses.
 fn trial(seed: u64, force: bool) -> (usize, u64) {
     let mut random = Random(seed);
-    let policy = policies().nth(random.below(7) as usize).expect("seven policies").1;
+    let policy = policies().nth(random.below(8) as usize).expect("eight policies").1;
     let mut lane = lane(policy);
     lane.reserve_contexts(ContextSettings { gap: Cycles(GAP), wave: None }, 16).expect("memory");
     let hogs = [spawn(&mut lane, 9, 0), spawn(&mut lane, 9, 1)];

@@ -103,7 +103,7 @@ struct Shown {
 fn run_lane(seed: u64, activation: Activation) -> Shown {
     let mut random = Random(seed);
     let gap = 20;
-    let (name, policy) = policies().nth(random.below(7) as usize).expect("seven policies");
+    let (name, policy) = policies().nth(random.below(8) as usize).expect("eight policies");
     let mut lane = lane(policy);
     lane.reserve_contexts(ContextSettings { gap: Cycles(gap), wave: None }, 8).expect("memory");
     for slot in 0..random.below(3) as u32 {

@@ -12,7 +12,9 @@ use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
-use wavelock_kernel::{CapOverrun, CapSettings, Deviation, FairSettings, Policy, PriorityRule};
+use wavelock_kernel::{
+    CapOverrun, CapSettings, Deviation, FairSettings, Policy, PriorityRule, Sharing,
+};
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
 
@@ -25,11 +27,12 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions.
+/// default; caps of sessions; `fair` shared by sessions.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
+const SHARING: u64 = 5;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -83,6 +86,7 @@ record! {
 codes! {
     Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied();
     CapOverrun: CapOverrun::from_code;
+    Sharing: Sharing::from_code;
 }
 
 /// Caps are in a section of their own.
@@ -163,6 +167,9 @@ impl MachineSpec {
         }
         if self.has_caps() {
             (CAPS, self.caps()).write(&mut out);
+        }
+        if self.policy.sharing() != Sharing::Coroutine {
+            (SHARING, self.policy.sharing()).write(&mut out);
         }
         out.bytes
     }
@@ -248,6 +255,13 @@ impl MachineSpec {
                     let caps: Vec<_> = Codec::read(input)?;
                     self.set_caps(&caps)
                 }
+                SHARING => {
+                    let sharing = Codec::read(input)?;
+                    if let Policy::Fair(settings) = &mut self.policy {
+                        *settings = settings.shared_by(sharing);
+                    }
+                    self.policy.sharing() != Sharing::Coroutine
+                }
                 _ => false,
             };
             input.check("an empty or unknown section", is_needed)?;
@@ -318,6 +332,27 @@ mod tests {
         for end in (0..bytes.len()).filter(|end| !sections.contains(end)) {
             assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
         }
+    }
+
+    #[test]
+    fn a_lane_that_sessions_share_is_named_in_a_section_of_its_own() {
+        let flat = sample();
+        let Policy::Fair(settings) = flat.policy else { panic!("the sample is fair") };
+        let policy = Policy::Fair(settings.shared_by(Sharing::Session));
+        let shared = MachineSpec { policy, ..sample() };
+        let (flat, bytes) = (flat.identity(), shared.identity());
+        assert_eq!(bytes[..flat.len()], flat, "a flat one keeps its bytes");
+        assert_eq!(bytes.len(), flat.len() + 16);
+        let again = MachineSpec::from_identity(&bytes, modules()).expect("own bytes");
+        assert_eq!((again.policy, again.identity()), (policy, bytes.clone()));
+        let mut coroutines = bytes.clone();
+        coroutines[flat.len() + 8] = Sharing::Coroutine as u8;
+        assert!(MachineSpec::from_identity(&coroutines, modules()).is_err(), "an empty section");
+        let mut round_robin = sample();
+        round_robin.policy = Policy::RoundRobin { quantum: Cycles(9) };
+        let mut other = round_robin.identity();
+        other.extend_from_slice(&bytes[flat.len()..]);
+        assert!(MachineSpec::from_identity(&other, modules()).is_err(), "not under `fair`");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight,
 };
-use wavelock_kernel::{Spawn, Tag};
+use wavelock_kernel::{Share, Sharing, Spawn, Tag};
 use wavelock_machine::{FunctionAddress, MemoryAddress, Session, TableAddress};
 use wavelock_trace::Digest;
 
@@ -103,6 +103,8 @@ pub(crate) struct SessionState {
     pub(crate) lanes: Vec<u16>,
     pub(crate) priority: Priority,
     pub(crate) weight: Weight,
+    /// Who shares its lanes by weight.
+    pub(crate) sharing: Sharing,
     pub(crate) class: LatencyClass,
     pub(crate) tasks: TaskTable,
     pub(crate) channels: Vec<Channel>,
@@ -164,11 +166,15 @@ impl SessionState {
 
     /// The kernel's parameters of a new coroutine of this session.
     pub(crate) fn spawn(&self, slot: u32) -> Spawn {
+        let session = Share { weight: self.weight, class: self.class };
+        // Where sessions share a lane, the coroutines of one begin as equals.
+        let own = if self.sharing == Sharing::Session { Share::default() } else { session };
         Spawn {
             tag: Tag::new(self.id.0, slot),
             priority: self.priority,
-            weight: self.weight,
-            latency: self.class,
+            weight: own.weight,
+            latency: own.class,
+            session,
         }
     }
 

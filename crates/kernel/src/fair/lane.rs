@@ -639,3 +639,119 @@ impl FairLane {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fair::EntityPhase;
+    use wavelock_abi::LatencyClass;
+
+    /// Forty sessions with up to nine coroutines, in every phase; one session holds the lane.
+    fn lane() -> FairLane {
+        let settings = FairSettings::new(Cycles(10_000), Cycles(500), Cycles(1_000_000))
+            .expect("good settings")
+            .shared_by(Sharing::Session);
+        let mut lane = FairLane::new(settings);
+        lane.reserve(400, 50).expect("memory");
+        for slot in 0..360 {
+            let session = slot % 40;
+            if slot / 40 <= session % 9 {
+                let class = LatencyClass::ALL[slot as usize % 5];
+                let share = Share { class, ..Share::default() };
+                lane.adopt(slot, session, Carried::fresh(share), share);
+                lane.place(slot, Placement::Initial);
+            }
+        }
+        let mut clock = 0;
+        for step in 0..2_000 {
+            let Some(slot) = lane.pick() else { break };
+            lane.mark(clock);
+            clock += lane.bound().0 + 100;
+            lane.charge(lane.bound(), clock);
+            if step % 11 == 0 { lane.leave(slot, Leave::Sleep) } else { lane.requeue() }
+        }
+        let _ = lane.pick();
+        assert_eq!(lane.check(), Ok(()));
+        lane
+    }
+
+    /// Damage done to a lane from inside.
+    type Damage = fn(&mut FairLane);
+
+    #[test]
+    fn check_finds_planted_faults() {
+        let damages: [(&str, Damage); 9] = [
+            ("a group counts", |lane| lane.groups[3].members += 1),
+            ("fair sessions ascend", |lane| upper(lane).index.swap(0, 1)),
+            ("a position has", |lane| {
+                let _ = upper(lane).free.pop();
+            }),
+            ("a free position", |lane| {
+                let used = upper(lane).index[0].1;
+                *upper(lane).free.last_mut().expect("positions are free") = used;
+            }),
+            ("a session knows", |lane| lane.groups[4].session += 1),
+            ("every queued and every delayed", |lane| {
+                let slot = lane.running().expect("one runs");
+                let (home, other) = (lane.home(slot), (lane.home(slot) + 1) % 40);
+                let (one, two) = (home.min(other), home.max(other));
+                let [one, two] = lane.groups.get_disjoint_mut([one, two]).expect("two groups");
+                core::mem::swap(&mut one.competition.ready, &mut two.competition.ready);
+            }),
+            ("a session competes", |lane| {
+                let holder = upper(lane).queue.running().expect("a session holds the lane");
+                upper(lane).queue.leave(holder, Leave::Move);
+            }),
+            ("a coroutine runs only", |lane| upper(lane).queue.requeue()),
+            ("the weighted sum", |lane| upper(lane).queue.competition.weighted_sum += 1),
+        ];
+        for (rule, damage) in damages {
+            let mut lane = lane();
+            damage(&mut lane);
+            let found = lane.check().expect_err(rule);
+            assert!(found.rule.starts_with(rule), "{rule}: {found:?}");
+        }
+    }
+
+    fn upper(lane: &mut FairLane) -> &mut Sessions {
+        lane.sessions.as_mut().expect("sessions share the lane")
+    }
+
+    #[test]
+    fn a_state_that_no_lane_has_is_refused() {
+        let lane = lane();
+        let (arrivals, good) = lane.export_sessions().expect("sessions share it");
+        let settings = lane.coroutines.settings;
+        let refused = |room: (u32, u32), change: &dyn Fn(&mut Vec<FairSessionState>)| {
+            let mut state = good.clone();
+            change(&mut state);
+            let rebuilt = FairLane::rebuild_sessions(settings, room, arrivals, &state);
+            // What a rebuild does not refuse, the check does.
+            rebuilt.is_none_or(|lane| lane.check().is_err())
+        };
+        let room = (400, 50);
+        assert!(!refused(room, &|_| ()));
+        let again = FairLane::rebuild_sessions(settings, room, arrivals, &good).expect("own data");
+        assert_eq!(again.export_sessions(), Some((arrivals, good.clone())));
+        assert!(refused((10, 50), &|_| ()), "too few slots");
+        assert!(refused((400, 10), &|_| ()), "too little room for sessions");
+        assert!(refused(room, &|state| state.swap(0, 1)));
+        assert!(refused(room, &|state| state[1].entity.slot = state[0].entity.slot));
+        assert!(refused(room, &|state| state[2].coroutines.clear()));
+        assert!(refused(room, &|state| {
+            let is_queued = |one: &EntityState| matches!(one.phase, EntityPhase::Queued(_));
+            let found = state.iter_mut().find(|one| one.coroutines.iter().any(is_queued));
+            found.expect("a coroutine is queued").arrivals = 0;
+        }));
+        assert!(refused(room, &|state| {
+            let taken = state[8].coroutines[0];
+            state[2].coroutines.insert(0, taken);
+        }));
+        assert!(refused(room, &|state| {
+            let resting = EntityPhase::Resting { lag: 0, request_left: None };
+            state.iter_mut().for_each(|one| one.entity.phase = resting);
+        }));
+        let flat = FairSettings::shared_by(settings, Sharing::Coroutine);
+        assert!(FairLane::rebuild_sessions(flat, room, arrivals, &good).is_none());
+    }
+}

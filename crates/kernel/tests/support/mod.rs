@@ -13,19 +13,20 @@ pub(crate) use random::Random;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SCHEDULER_COSTS_V1};
 use wavelock_kernel::{
     FairSettings, Lane, LaneSettings, Next, Outcome, Policy, PolicyKind, PriorityRule, Reservation,
-    Running, Span, Spawn, Stopped, Tag,
+    Running, Sharing, Span, Spawn, Stopped, Tag,
 };
 
 pub(crate) const QUANTUM: Cycles = Cycles(10_000);
 pub(crate) const ROUND_ROBIN: Policy = Policy::RoundRobin { quantum: QUANTUM };
 
-/// Every policy, with its name.
+/// Every policy, with its name; `fair` in both forms.
 pub(crate) fn policies() -> impl Iterator<Item = (&'static str, Policy)> {
     let fair = FairSettings::new(QUANTUM, Cycles(1_000), Cycles(1_000_000))
         .expect("settings within their limits");
     PolicyKind::ALL
         .iter()
         .map(move |kind| (kind.name(), kind.with_quantum(QUANTUM).unwrap_or(Policy::Fair(fair))))
+        .chain([("fair among sessions", Policy::Fair(fair.shared_by(Sharing::Session)))])
 }
 
 pub(crate) fn priority(rule: PriorityRule) -> Policy {

@@ -63,6 +63,7 @@ pub(super) fn make_session(
         lanes: session.placement.lanes().into(),
         priority: session.priority,
         weight: session.weight,
+        sharing: spec.policy.sharing(),
         class: session.class,
         tasks: TaskTable::new(),
         channels: Vec::new(),

@@ -6,7 +6,7 @@ use crate::codec::{
 };
 use alloc::vec::Vec;
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
-use wavelock_kernel::fair::{EntityPhase, EntityState, FairState, VirtualTimes};
+use wavelock_kernel::fair::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};
 use wavelock_kernel::{
     BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
     ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
@@ -18,7 +18,7 @@ record! {
         id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
         wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
         arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as reserved,
-        fair, contexts as if_in_spec, caps = no_caps,
+        fair, contexts as if_in_spec, caps = no_caps, fair_sessions = no_sessions,
     }
     CapState { session, settings, used, is_spent, counts }
     CapCounts { consumed, throttles, longest_overrun }
@@ -28,6 +28,7 @@ record! {
 
     FairState { settings = fair_settings, slots, arrivals, entities }
     EntityState { slot, share, remainder, phase }
+    FairSessionState { entity, arrivals, coroutines }
     VirtualTimes { time, deadline, arrival }
     Share { weight, class }
 
@@ -95,6 +96,13 @@ fn context_settings(input: &mut Reader<'_>) -> Result<ContextSettings, CodecErro
 /// The accounts of capped sessions follow the lane, and only in a machine with caps.
 const fn no_caps(_: &mut Reader<'_>) -> Result<Vec<CapState>, CodecError> {
     Ok(Vec::new())
+}
+
+/// The sessions that share a lane follow it, and only in a machine in which they do.
+const fn no_sessions(
+    _: &mut Reader<'_>,
+) -> Result<Option<(u64, Vec<FairSessionState>)>, CodecError> {
+    Ok(None)
 }
 
 /// The capacities of a lane, and a third number that is always 0: lanes once had an outbox.

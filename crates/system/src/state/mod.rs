@@ -27,7 +27,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use session::can_be_on;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_kernel::{Lane, LaneState, RebuildRefused};
+use wavelock_kernel::{Lane, LaneState, RebuildRefused, Sharing};
 use wavelock_machine::{DIRTY_PAGE_BYTES, DecodeError, Memory, MemoryAddress};
 use wavelock_trace::{Digest, RunDigest};
 
@@ -195,9 +195,13 @@ impl World {
         self.groups.iter().for_each(|group| group.set_version.write(&mut out));
         for lane in (0..self.spec.lanes).map(|lane| self.lane_ref(lane)) {
             lane.steps.write(&mut out);
-            lane.kernel.export().write(&mut out);
+            let state = lane.kernel.export();
+            state.write(&mut out);
             if self.spec.has_caps() {
                 lane.kernel.caps().to_vec().write(&mut out);
+            }
+            if let Some(sessions) = state.fair_sessions {
+                sessions.write(&mut out);
             }
         }
         for session in self.session_ids() {
@@ -377,6 +381,9 @@ impl World {
             let mut state = LaneState::read(input)?;
             if spec.has_caps() {
                 state.caps = Codec::read(input)?;
+            }
+            if spec.policy.sharing() == Sharing::Session {
+                state.fair_sessions = Some(Codec::read(input)?);
             }
             let ended = u128::from(head.ended_frame.0 + 1) * u128::from(spec.frame_cycles.0);
             let here = state.id.0 == number

@@ -171,7 +171,7 @@ parts! {
         capabilities as Update, calls as Update
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
-        id, name, memory, table, stack_pointer, priority, weight, class, port_names, args, env,
+        id, name, memory, table, stack_pointer, priority, weight, sharing, class, port_names, args, env,
         output, log, profile,
     }
 }
