@@ -1,5 +1,5 @@
-//! From a checked manifest and its loaded modules to the machine that `system` loads, and `system`'s
-//! errors and warnings at the lines of the manifest they are about.
+//! From a checked manifest and its loaded modules to the machine that `system` loads, and the errors
+//! and warnings of `system` at the lines of the manifest they are about.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::keys::{Limits, MOST_CYCLES, grouped};
