@@ -1,4 +1,4 @@
-//! From a checked manifest and its loaded modules to the machine that `system` loads, and the errors
+//! From a checked manifest and its loaded modules to the machine that `system` loads; the errors
 //! and warnings of `system` at the lines of the manifest they are about.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
