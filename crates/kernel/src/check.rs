@@ -240,6 +240,8 @@ impl Lane {
                 fair.session_of(slot).is_none_or(|of| of == session),
             )?;
         }
+        let is_charged = self.in_slice || !fair.has_pending();
+        holds("between slices all time is charged", 0, is_charged)?;
         let running = fair.running();
         let is_policys = self.current != NIL
             && self.tier.as_ref().is_none_or(|tier| tier.payer == Payer::BestEffort);

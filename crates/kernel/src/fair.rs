@@ -27,6 +27,7 @@ mod tree;
 
 mod competition;
 mod queue;
+mod ready;
 
 mod lane;
 mod state;

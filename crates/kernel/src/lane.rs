@@ -181,6 +181,8 @@ pub(crate) struct Cache {
     /// no contexts or caps and is not measured, and the wave is bounded by its clock alone. Unless
     /// it is 0, a woken coroutine goes to the tail of class 0.
     pub(crate) fast_end: u64,
+    /// The same under `Fair`: [`Lane::switch`] applies until this clock.
+    pub(crate) fair_end: u64,
     /// Cost of a pick of the coroutine that ran last.
     pub(crate) pick_cost: u64,
     /// Cost of a pick of another coroutine.
@@ -226,6 +228,8 @@ pub struct Lane {
     pub(crate) current: u32,
     pub(crate) quantum_left: u64,
     pub(crate) in_slice: bool,
+    /// What the bound of a slice comes from that [`Lane::switch`] began under `Fair`.
+    pub(crate) fair_reason: BoundReason,
     /// A wave or frame began since the last slice: the current coroutine has to pass the preemption
     /// test.
     pub(crate) boundary: bool,
@@ -256,6 +260,7 @@ impl Lane {
             quantum: 0,
             is_fifo: false,
             fast_end: 0,
+            fair_end: 0,
             pick_cost: 0,
             switch_cost: 0,
             frame_end: 0,
@@ -288,6 +293,7 @@ impl Lane {
             current: NIL,
             quantum_left: 0,
             in_slice: false,
+            fair_reason: BoundReason::Quantum,
             boundary: false,
             last: None,
             preferred: None,
@@ -311,7 +317,8 @@ impl Lane {
     pub(crate) fn derive_cache(&self) -> Cache {
         let LaneSettings { policy, frame_cycles, costs, .. } = self.settings;
         let is_fifo = policy.is_fifo() && self.deviations.is_empty();
-        let is_fast = is_fifo
+        let is_fair = matches!(policy, Policy::Fair(_));
+        let is_fast = (is_fifo || is_fair)
             && self.tier.is_none()
             && self.caps.is_empty()
             && !self.tally.is_measured
@@ -325,7 +332,8 @@ impl Lane {
         Cache {
             quantum: policy.quantum().0,
             is_fifo,
-            fast_end: if is_fast { end } else { 0 },
+            fast_end: if is_fast && is_fifo { end } else { 0 },
+            fair_end: if is_fast && is_fair { end } else { 0 },
             pick_cost,
             switch_cost: pick_cost + costs.of(SchedulerOperation::Switch).0,
             frame_end,

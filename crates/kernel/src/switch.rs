@@ -1,7 +1,7 @@
 //! Ending a slice: the fast path to the next slice, and the token of a slice it began.
 //!
 //! [`Lane::stop`] (and [`Lane::reap`] after a finish) followed by [`Lane::dispatch`] define what
-//! happens. [`Lane::switch`] does the same in one call for the common case: FIFO picks, no
+//! happens. [`Lane::switch`] does the same in one call for the common case: FIFO or fair picks, no
 //! contexts, no measuring, no preferred coroutine, waves bounded by the clock, and no bound
 //! reached.
 //!
@@ -13,6 +13,7 @@
 //! What it gains is in docs/performance/system.md.
 
 use crate::digest::mix;
+use crate::fair::Leave;
 use crate::lane::{Cache, Lane, Running};
 use crate::record::{NIL, PREFETCH, Place};
 use crate::types::{BlockReason, BoundReason, Outcome, Prefetch, Tag};
@@ -67,7 +68,7 @@ impl Lane {
         let (slot, queue) = (self.current, *self.ready.class(0));
         let next = queue.list.head;
         if next == NIL {
-            return if departure == Departure::Yield { self.yield_alone(used) } else { None };
+            return self.switch_unlisted(used, departure);
         }
         let Cache { quantum, switch_cost, fast_end, .. } = self.cache;
         let stopped = self.clock + used.0;
@@ -134,6 +135,92 @@ impl Lane {
         Some(Began { tag, bound, overhead: Cycles(self.cache.switch_cost) })
     }
 
+    /// [`Lane::switch`] without a FIFO to take the next coroutine from.
+    #[inline(never)]
+    fn switch_unlisted(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
+        match (self.cache.fair_end, departure) {
+            (0, Departure::Yield) => self.yield_alone(used),
+            (0, _) => None,
+            _ => self.switch_fair(used, departure),
+        }
+    }
+
+    /// [`Lane::switch`] under `Fair`.
+    fn switch_fair(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
+        let Cache { fair_end, pick_cost, switch_cost, end_reason, .. } = self.cache;
+        let (slot, stopped) = (self.current, self.clock + used.0);
+        let hot = self.slab.hot_mut(slot);
+        if stopped + switch_cost >= fair_end || self.preferred.is_some() || !hot.held.is_empty() {
+            return None;
+        }
+        let runtime = hot.runtime_after(used)?;
+        let fair = self.fair.as_mut()?;
+        let departs = match departure {
+            Departure::Yield => true,
+            Departure::Block(reason) => hot.counts_wait(reason) && fair.has_queued(),
+            Departure::Sleep(frame) => frame > self.frame && fair.has_queued(),
+            Departure::Finish => fair.has_queued(),
+        };
+        if !departs {
+            return None;
+        }
+
+        hot.set_runtime(runtime);
+        hot.since = stopped;
+        self.charged += used.0;
+        self.steps += 1;
+        fair.charge_later(used, stopped);
+        match departure {
+            Departure::Yield => {
+                hot.arrival = self.arrivals;
+                hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+                (hot.place, hot.class) = (Place::ReadyFair, 0);
+                self.arrivals += 1;
+                fair.yield_running();
+            }
+            Departure::Block(reason) => {
+                hot.place = Place::Blocked;
+                hot.count_wait(reason);
+                self.counts.blocked += 1;
+                fair.leave(slot, Leave::Sleep);
+            }
+            Departure::Sleep(_) => fair.leave(slot, Leave::Sleep),
+            Departure::Finish => fair.leave(slot, Leave::Exit),
+        }
+        let (tag, generation) = (hot.tag, hot.generation);
+        let next = fair.pick().expect("fair: a coroutine is queued");
+        fair.mark(stopped);
+        self.quantum_left = fair.bound().0.max(1);
+        if departure != Departure::Yield {
+            self.digest = self.digest.wrapping_sub(mix(tag, generation));
+        }
+        match departure {
+            Departure::Yield | Departure::Block(_) => {}
+            Departure::Sleep(frame) => {
+                self.slab.count_sleep(slot);
+                self.sleep_until(slot, frame);
+            }
+            Departure::Finish => {
+                self.sessions.remove(&mut self.slab, slot);
+                self.slab.free(slot);
+            }
+        }
+        let is_switch = next != slot;
+        self.slab.begin_slice(next, stopped, is_switch);
+        self.current = next;
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.operations[SchedulerOperation::Switch as usize] += u64::from(is_switch);
+        let overhead = if is_switch { switch_cost } else { pick_cost };
+        self.clock = stopped + overhead;
+        let left = fair_end - self.clock;
+        // The frame's end goes before the quantum, and that before the wave's end.
+        let by_quantum = self.quantum_left < left
+            || self.quantum_left == left && end_reason == BoundReason::WaveEnd;
+        self.fair_reason = if by_quantum { BoundReason::Quantum } else { end_reason };
+        let bound = Cycles(self.quantum_left.min(left));
+        Some(Began { tag: self.slab.hot(next).tag, bound, overhead: Cycles(overhead) })
+    }
+
     /// A yield while no other coroutine is ready: the same one is picked again, without a switch.
     #[inline(never)]
     fn yield_alone(&mut self, used: Cycles) -> Option<Began> {
@@ -198,11 +285,16 @@ impl Lane {
         debug_assert!(self.in_slice, "a slice is open");
         let hot = self.slab.hot(self.current);
         let is_quantum = bound.0 == self.cache.quantum;
+        let reason = match self.fair {
+            Some(_) => self.fair_reason,
+            None if is_quantum => BoundReason::Quantum,
+            None => self.cache.end_reason,
+        };
         Running {
             reference: CoroutineRef::new(self.current, hot.generation),
             tag: hot.tag,
             bound,
-            reason: if is_quantum { BoundReason::Quantum } else { self.cache.end_reason },
+            reason,
             picked: false,
             switched: false,
         }

@@ -3,7 +3,7 @@
 //! The reader, its suggestions, `docs/manifest.md` and the tests are generated from these tables.
 //! No default depends on the host, because defaults affect the trace.
 
-use crate::model::{CLASS_NAMES, Policy};
+use crate::model::{CLASS_NAMES, Policy, SHARE_NAMES};
 
 /// The values a key accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,6 +146,11 @@ pub(crate) const POLICY: Key = Key {
     takes: Takes::Word { choices: Policy::NAMES, default: "round-robin" },
     doc: "scheduling policy of every lane",
 };
+pub(crate) const SHARE: Key = Key {
+    name: "share",
+    takes: Takes::Word { choices: SHARE_NAMES, default: "session" },
+    doc: "who shares a lane under `fair`: sessions by weight, whatever they spawn, or each coroutine by the weight of its session",
+};
 pub(crate) const QUANTUM_CYCLES: Key = Key::number(
     "quantum_cycles",
     1,
@@ -197,6 +202,7 @@ pub(crate) const BALANCE: Key = Key::switch(
 pub const MACHINE: &[Key] = &[
     LANES,
     POLICY,
+    SHARE,
     QUANTUM_CYCLES,
     FRAME_CYCLES,
     WAVE_CYCLES,
@@ -294,7 +300,7 @@ pub(crate) const WEIGHT: Key = Key::number(
     1,
     65_535,
     1_024,
-    "share of CPU time under `fair`, relative to other coroutines of the lane",
+    "share of CPU time under `fair`, relative to other sessions of the lane (with `share = \"coroutine\"` that of each of its coroutines, relative to others)",
 );
 pub(crate) const CLASS: Key = Key {
     name: "class",

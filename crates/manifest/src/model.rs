@@ -6,7 +6,7 @@
 use crate::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::CapSettings;
+use wavelock_kernel::{CapSettings, Sharing};
 use wavelock_system::{ContextSpec, GrantSpec};
 
 /// Which coroutine of a lane runs next.
@@ -14,6 +14,9 @@ pub use wavelock_kernel::PolicyKind as Policy;
 
 /// The classes of `class`, most urgent first, by name.
 pub const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
+
+/// The values of `share`, in the order of [`Sharing`].
+pub const SHARE_NAMES: &[&str] = &[Sharing::Coroutine.name(), Sharing::Session.name()];
 
 /// The latency class of a name.
 #[must_use]
@@ -57,6 +60,8 @@ pub struct Machine {
     pub lanes: u16,
     /// The policy of every lane.
     pub policy: Policy,
+    /// Who shares a lane under `fair`.
+    pub share: Sharing,
     /// Cycles a coroutine runs before it is preempted.
     pub quantum_cycles: Cycles,
     /// How long a frame is, on every lane.

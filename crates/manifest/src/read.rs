@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
-use wavelock_kernel::{CapOverrun, CapSettings};
+use wavelock_kernel::{CapOverrun, CapSettings, Sharing};
 
 /// Placeholder for the number of a counted session in its args, env and ports.
 const INDEX: &str = "{index}";
@@ -406,12 +406,16 @@ impl<'s> Reader<'s, '_> {
             .policy
             .or(policy.and_then(|word| Policy::find(word.value)))
             .unwrap_or_default();
+        let share = self.findings.word(view, &keys::SHARE).map(|word| word.value);
+        let share = Sharing::ALL.iter().find(|sharing| Some(sharing.name()) == share);
+        let share = share.copied().unwrap_or(Sharing::Session);
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
         Machine {
             lanes,
             policy,
+            share,
             quantum_cycles,
             frame_cycles,
             wave,

@@ -8,7 +8,7 @@ use crate::read::{ManifestValue, Read};
 use crate::suggest::did_you_mean;
 use std::sync::Arc;
 use wavelock_abi::{Cycles, HostOperation, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::FairSettings;
+use wavelock_kernel::{FairSettings, Sharing};
 use wavelock_module::Module;
 use wavelock_system::{
     ChannelSpec, LoadError, MachineSpec, MissingImport, Placement, SessionSpec, Span, Warning,
@@ -108,7 +108,8 @@ fn policy(
     let machine = &read.manifest.machine;
     let quantum = machine.quantum_cycles;
     let gap = modules.iter().map(|(module, _)| module.code().gap()).max().unwrap_or(Cycles::ZERO);
-    policy_of(machine.policy, quantum, gap, machine.frame_cycles).map_err(|most| {
+    let made = policy_of(machine.policy, machine.share, quantum, gap, machine.frame_cycles);
+    made.map_err(|most| {
         let title = format!(
             "`quantum_cycles` must be at most {} under `fair`, found {}",
             grouped(most.0),
@@ -123,11 +124,12 @@ fn policy(
     })
 }
 
-/// A policy with a quantum. Under `fair` the quantum is the base request, the minimum slice is the
-/// smallest that can be enforced with this longest gap, and a round is a frame. The error is the
-/// largest quantum allowed.
+/// A policy with a quantum. Under `fair`, shared by these, the quantum is the base request, the
+/// minimum slice is the smallest that can be enforced with this longest gap, and a round is a
+/// frame. The error is the largest quantum allowed.
 pub fn policy_of(
     policy: Policy,
+    share: Sharing,
     quantum: Cycles,
     gap: Cycles,
     frame_cycles: Cycles,
@@ -137,7 +139,7 @@ pub fn policy_of(
     }
     let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
     FairSettings::new(quantum, least, frame_cycles.max(quantum))
-        .map(wavelock_kernel::Policy::Fair)
+        .map(|settings| wavelock_kernel::Policy::Fair(settings.shared_by(share)))
         .map_err(|refused| refused.most)
 }
 

@@ -45,10 +45,11 @@ impl Described {
         let spec = &self.machine.spec;
         let gap =
             spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+        let share = self.read.manifest.machine.share;
         let made = |policy: Policy| {
             Some((
                 policy.name().to_owned(),
-                policy_of(policy, quantum, gap, spec.frame_cycles).ok()?,
+                policy_of(policy, share, quantum, gap, spec.frame_cycles).ok()?,
             ))
         };
         Policy::ALL.iter().copied().filter_map(made).collect()
@@ -206,7 +207,11 @@ pub(super) fn policy_named(
     let own = spec.policy.quantum();
     let usual = if own == Cycles::MAX { MachineSpec::new().policy.quantum() } else { own };
     let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
-    let made = policy_of(policy, quantum.map_or(usual, Cycles), gap, spec.frame_cycles);
+    let share = match spec.policy {
+        wavelock_kernel::Policy::Fair(settings) => settings.sharing(),
+        _ => wavelock_kernel::Sharing::Session,
+    };
+    let made = policy_of(policy, share, quantum.map_or(usual, Cycles), gap, spec.frame_cycles);
     made.map_err(|most| {
         Failure::new(
             Exit::Refused,

@@ -270,6 +270,9 @@ fn inputs(case: &Case) -> String {
 fn manifest(spec: &MachineSpec, module: &str) -> String {
     let mut text =
         format!("[machine]\nlanes = {}\npolicy = \"{}\"\n", spec.lanes, spec.policy.kind().name());
+    if matches!(spec.policy, wavelock_kernel::Policy::Fair(_)) {
+        let _ = writeln!(text, "share = \"{}\"", spec.policy.sharing().name());
+    }
     if spec.policy != wavelock_kernel::Policy::Cooperative {
         let _ = writeln!(text, "quantum_cycles = {}", spec.policy.quantum().0);
     }

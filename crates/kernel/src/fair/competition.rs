@@ -17,6 +17,7 @@ use super::entity::{
     divide_floor, lag_limit, units,
 };
 use super::lane::FairKey;
+use super::ready::{Average, Ready};
 use super::tree::{Arena, Tree};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -52,7 +53,7 @@ pub(super) struct EntityTable {
 #[derive(Clone, Debug)]
 pub(super) struct Competition {
     /// Queued entities.
-    pub(super) ready: Tree,
+    pub(super) ready: Ready,
     /// Sleepers with negative lag.
     pub(super) delayed: Tree,
     /// The entity on the lane: competes, but is in no tree.
@@ -145,7 +146,7 @@ impl Competition {
     pub(super) fn new(settings: &FairSettings) -> Self {
         let normal = settings.slice(LatencyClass::Normal);
         Self {
-            ready: Tree::new(),
+            ready: Ready::new(),
             delayed: Tree::new(),
             running: None,
             protected_until: VirtualTime(0),
@@ -256,12 +257,12 @@ impl Competition {
         if !self.delayed.is_empty() {
             self.dequeue_caught_up(table);
         }
-        let now = self.virtual_time();
-        let slot = self.ready.take_first(&mut table.arena, now).or_else(|| {
+        let average = self.average();
+        let slot = self.ready.take_eligible(table, average).or_else(|| {
             // More sleepers than one pick dequeues hold the average below every queued entity: the
             // entity nearest to it runs.
-            let min_v = self.ready.min_v(&table.arena)?;
-            self.ready.take_first(&mut table.arena, min_v)
+            let min_v = self.ready.min_v(table)?;
+            self.ready.take_first(table, min_v)
         })?;
         self.dispatch(table, slot);
         Some(slot)
@@ -346,7 +347,7 @@ impl Competition {
             return false;
         }
         let is_idle = |slot: u32| table.entities[slot as usize].class == LatencyClass::Idle;
-        self.ready.first(&table.arena, self.virtual_time()).is_some_and(|best| {
+        self.ready.first(table, self.virtual_time()).is_some_and(|best| {
             !(is_eligible && current.key().before(best.key))
                 && (!is_idle(best.slot) || is_idle(slot))
         })
@@ -372,6 +373,7 @@ impl Competition {
             class: share.class,
             request,
             remainder: remainder as u16,
+            is_listed: false,
             ..old
         };
         let keeps_request = share.class == old.class;
@@ -442,9 +444,9 @@ impl Competition {
         table.entity(slot, Phase::Queued).map(|entity| entity.arrival)
     }
 
-    /// Calls `visit` with each queued slot by (deadline, arrival) until it returns false.
+    /// Calls `visit` with each queued slot, in no particular order, until it returns false.
     pub(super) fn visit_queued(&self, table: &EntityTable, mut visit: impl FnMut(u32) -> bool) {
-        self.ready.visit(&table.arena, &mut |entry| visit(entry.slot));
+        self.ready.visit(table, &mut visit);
     }
 
     /// Moves the origin to the current virtual time, which keeps numbers small and changes no
@@ -459,19 +461,22 @@ impl Competition {
 
     // Internals.
 
+    /// The average of the competing.
+    #[inline]
+    const fn average(&self) -> Average {
+        let Self { origin, weighted_sum, weight, .. } = *self;
+        Average { origin, weighted_sum, weight }
+    }
+
     /// `V`, rounded down.
     pub(super) fn virtual_time(&self) -> VirtualTime {
-        if self.weight == 0 {
-            self.origin
-        } else {
-            self.origin.plus(divide_floor(self.weighted_sum, self.weight))
-        }
+        self.average().virtual_time()
     }
 
     /// `v <= V` without a division.
     #[inline]
     fn is_eligible(&self, v: VirtualTime) -> bool {
-        self.weighted_sum >= i128::from(v.since(self.origin)) * i128::from(self.weight)
+        self.average().is_eligible(v)
     }
 
     /// The shortest and the longest slice competing, from the counts.
@@ -532,7 +537,7 @@ impl Competition {
         entity.deadline = VirtualTime(request_left.unwrap_or(0));
     }
 
-    /// Adds a competing entity that is in no tree to the tree of `phase` (`Queued` or `Delayed`),
+    /// Queues a competing entity that is in no structure, as `phase` says (`Queued` or `Delayed`),
     /// behind entries with the same deadline.
     #[inline]
     fn enqueue(&mut self, table: &mut EntityTable, slot: u32, phase: Phase) {
@@ -543,30 +548,28 @@ impl Competition {
         self.link(table, slot);
     }
 
-    /// Inserts a competing entity into the tree of its phase, or makes it the running one.
+    /// Adds a competing entity to the structure of its phase, or makes it the running one.
     #[inline]
     pub(super) fn link(&mut self, table: &mut EntityTable, slot: u32) {
         let entity = &table.entities[slot as usize];
-        let tree = match entity.phase {
-            Phase::Queued => &mut self.ready,
-            Phase::Delayed => &mut self.delayed,
-            Phase::Running => return self.running = Some(slot),
+        match entity.phase {
+            Phase::Queued => self.ready.insert(table, slot),
+            Phase::Delayed => self.delayed.insert(&mut table.arena, entity.entry(slot)),
+            Phase::Running => self.running = Some(slot),
             phase => panic!("fair: slot {slot} is linked while {phase:?}"),
-        };
-        tree.insert(&mut table.arena, entity.entry(slot));
+        }
     }
 
     /// The reverse of [`Self::link`].
     #[inline]
     fn unlink(&mut self, table: &mut EntityTable, slot: u32) {
         let entity = &table.entities[slot as usize];
-        let tree = match entity.phase {
-            Phase::Queued => &mut self.ready,
-            Phase::Delayed => &mut self.delayed,
-            Phase::Running => return self.running = None,
+        match entity.phase {
+            Phase::Queued => self.ready.remove(table, slot),
+            Phase::Delayed => self.delayed.remove(&mut table.arena, entity.key()),
+            Phase::Running => self.running = None,
             phase => panic!("fair: slot {slot} is unlinked while {phase:?}"),
-        };
-        tree.remove(&mut table.arena, entity.key());
+        }
     }
 
     /// Dequeues the delayed sleepers that a pick would choose.
@@ -574,7 +577,7 @@ impl Competition {
         for _ in 0..REMOVALS_PER_PICK {
             let now = self.virtual_time();
             let Some(sleeper) = self.delayed.first(&table.arena, now) else { return };
-            let best = self.ready.first(&table.arena, now);
+            let best = self.ready.first(table, now);
             if best.is_some_and(|best| best.key.before(sleeper.key)) {
                 return;
             }

@@ -228,6 +228,10 @@ pub(super) struct Entity {
     pub(super) weight: Weight,
     pub(super) class: LatencyClass,
     pub(super) phase: Phase,
+    /// Queued: whether it is in the list, and its neighbours there.
+    pub(super) is_listed: bool,
+    pub(super) previous: u32,
+    pub(super) next: u32,
 }
 
 impl Entity {
@@ -241,6 +245,9 @@ impl Entity {
         weight: Weight::NEUTRAL,
         class: LatencyClass::Normal,
         phase: Phase::Absent,
+        is_listed: false,
+        previous: 0,
+        next: 0,
     };
 
     /// Its weight as a factor.
@@ -305,7 +312,7 @@ mod tests {
 
     #[test]
     fn an_entity_stays_small() {
-        assert!(size_of::<Entity>() <= 40, "{}", size_of::<Entity>());
+        assert!(size_of::<Entity>() <= 48, "{}", size_of::<Entity>());
     }
 
     #[test]

@@ -68,6 +68,11 @@ struct Sessions {
     home: Vec<u32>,
     /// The lane clock up to which time has been charged.
     charged_until: u64,
+    /// Cycles that were charged to a coroutine and not yet to its session, which holds the lane.
+    /// Only inside an open slice, and less than `left`.
+    pending: u64,
+    /// What is left of the holder's protection without the pending cycles: the bound of its slice.
+    left: u64,
 }
 
 /// What `explain` reads of an entity that competes.
@@ -105,9 +110,25 @@ impl Sessions {
         Some(self.index[self.find(session).ok()?].1)
     }
 
+    /// Charges what is pending.
+    #[inline]
+    fn charge_pending(&mut self) {
+        if self.pending > 0 {
+            self.queue.charge(Cycles(core::mem::take(&mut self.pending)));
+            self.left = self.queue.bound().0;
+        }
+    }
+
+    /// Cycles until the holder loses its protection.
+    #[inline]
+    const fn bound(&self) -> Cycles {
+        Cycles(self.left - self.pending)
+    }
+
     /// Its first coroutine became ready.
     #[inline]
     fn wake(&mut self, position: u32, placement: Placement, is_new: bool) {
+        self.charge_pending();
         match (self.queue.phase(position), placement) {
             (Phase::Queued | Phase::Running, _) => {}
             (Phase::Resting, Placement::Initial) if !is_new => {
@@ -130,6 +151,8 @@ impl FairLane {
             free: Vec::new(),
             home: Vec::new(),
             charged_until: 0,
+            pending: 0,
+            left: 0,
         });
         let groups = if is_flat { vec![Group::new(&settings)] } else { Vec::new() };
         Self { coroutines: EntityTable::new(settings), groups, sessions }
@@ -213,6 +236,7 @@ impl FairLane {
     pub fn remove_session(&mut self, session: u32) -> Option<Carried> {
         let sessions = self.sessions.as_mut()?;
         let position = sessions.position(session)?;
+        sessions.charge_pending();
         Some(sessions.queue.remove(position))
     }
 
@@ -257,6 +281,7 @@ impl FairLane {
     fn settle(&mut self, position: usize, leave: Leave) {
         let Some(sessions) = &mut self.sessions else { return };
         let (group, at) = (&mut self.groups[position], position as u32);
+        sessions.charge_pending();
         let phase = sessions.queue.phase(at);
         if group.members == 0 {
             if phase != Phase::Absent {
@@ -268,7 +293,7 @@ impl FairLane {
             sessions.free.push(at);
         } else if group.competition.running.is_some() {
         } else if group.has_ready() {
-            if phase == Phase::Running && sessions.queue.bound() == Cycles::ZERO {
+            if phase == Phase::Running && sessions.bound() == Cycles::ZERO {
                 sessions.queue.requeue();
             }
         } else if matches!(phase, Phase::Queued | Phase::Running) {
@@ -297,10 +322,27 @@ impl FairLane {
         if let Some(sessions) = &mut self.sessions {
             cycles = Cycles(clock.saturating_sub(sessions.charged_until));
             sessions.charged_until = clock;
-            sessions.queue.charge(cycles);
+            sessions.pending += cycles.0;
+            sessions.charge_pending();
             position = sessions.queue.running().expect("fair: it runs") as usize;
         }
         self.groups[position].competition.charge(&mut self.coroutines, cycles);
+    }
+
+    /// [`Self::charge`] for a slice that another follows at once. While the session is protected,
+    /// it is charged with the next change of the upper level instead of now, which is the same:
+    /// until then no decision depends on it, and remainders are kept.
+    #[inline]
+    pub fn charge_later(&mut self, used: Cycles, clock: u64) {
+        let Some(sessions) = &mut self.sessions else { return self.charge(used, clock) };
+        let cycles = clock.saturating_sub(sessions.charged_until);
+        if cycles >= sessions.bound().0 {
+            return self.charge(used, clock);
+        }
+        sessions.charged_until = clock;
+        sessions.pending += cycles;
+        let position = sessions.queue.running().expect("fair: it runs") as usize;
+        self.groups[position].competition.charge(&mut self.coroutines, Cycles(cycles));
     }
 
     /// Dispatches a coroutine: of the session that holds the lane, or of the picked one. `None` if
@@ -311,7 +353,11 @@ impl FairLane {
             None => 0,
             Some(sessions) => match sessions.queue.running() {
                 Some(position) => position,
-                None => sessions.queue.pick()?,
+                None => {
+                    let position = sessions.queue.pick()?;
+                    sessions.left = sessions.queue.bound().0;
+                    position
+                }
             },
         };
         self.groups[position as usize].competition.pick(&mut self.coroutines)
@@ -331,6 +377,7 @@ impl FairLane {
             return competition.hand_to(&mut self.coroutines, slot, rest);
         }
         let at = position as u32;
+        sessions.charge_pending();
         let may = sessions.queue.phase(at) == Phase::Queued
             && sessions.queue.eligible(at) == Some(true)
             && competition.hand_to(&mut self.coroutines, slot, rest);
@@ -340,6 +387,7 @@ impl FairLane {
             }
             let is_handed = sessions.queue.hand_to(at, rest);
             debug_assert!(is_handed, "fair: a requeue does not move the average");
+            sessions.left = sessions.queue.bound().0;
         }
         may
     }
@@ -350,7 +398,7 @@ impl FairLane {
     pub fn bound(&self) -> Cycles {
         let Some(holder) = self.holder() else { return Cycles::ZERO };
         let bound = self.groups[holder].competition.bound(&self.coroutines);
-        self.sessions.as_ref().map_or(bound, |sessions| sessions.queue.bound().min(bound))
+        self.sessions.as_ref().map_or(bound, |sessions| sessions.bound().min(bound))
     }
 
     /// Requeues the coroutine on the lane: its slice ended. Its session keeps the lane only if it
@@ -358,9 +406,9 @@ impl FairLane {
     pub fn requeue(&mut self) {
         let holder = self.holder().expect("fair: a session holds the lane");
         self.groups[holder].competition.requeue(&mut self.coroutines);
-        if let Some(sessions) = &mut self.sessions
-            && (sessions.queue.bound() == Cycles::ZERO || sessions.queue.prefers_another())
-        {
+        let Some(sessions) = &mut self.sessions else { return };
+        sessions.charge_pending();
+        if sessions.bound() == Cycles::ZERO || sessions.queue.prefers_another() {
             sessions.queue.requeue();
         }
     }
@@ -373,8 +421,9 @@ impl FairLane {
         group.competition.yield_running(&mut self.coroutines);
         let Some(sessions) = &mut self.sessions else { return };
         if group.competition.ready.len() == 1 {
+            sessions.charge_pending();
             sessions.queue.yield_running();
-        } else if sessions.queue.bound() == Cycles::ZERO {
+        } else if sessions.bound() == Cycles::ZERO {
             sessions.queue.requeue();
         }
     }
@@ -401,14 +450,19 @@ impl FairLane {
     pub fn set_session_share(&mut self, session: u32, share: Share) -> bool {
         let Some(sessions) = &mut self.sessions else { return false };
         let Some(position) = sessions.position(session) else { return false };
+        sessions.charge_pending();
         sessions.queue.set_share(position, share);
+        sessions.left = sessions.queue.bound().0;
         true
     }
 
     /// Moves origins, which keeps numbers small and changes no decision.
     pub fn rebase(&mut self) {
         match &mut self.sessions {
-            Some(sessions) => sessions.queue.rebase(),
+            Some(sessions) => {
+                sessions.charge_pending();
+                sessions.queue.rebase();
+            }
             None => self.groups[0].competition.rebase(),
         }
     }
@@ -433,6 +487,20 @@ impl FairLane {
     pub fn session_of(&self, slot: u32) -> Option<u32> {
         let sessions = self.sessions.as_ref()?;
         Some(self.groups[*sessions.home.get(slot as usize)? as usize].session)
+    }
+
+    /// Whether [`Self::charge_later`] left something to charge.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| sessions.pending > 0)
+    }
+
+    /// Whether a coroutine is queued, the one on the lane not counted.
+    #[inline]
+    #[must_use]
+    pub fn has_queued(&self) -> bool {
+        let of_holder = self.holder().is_some_and(|holder| self.groups[holder].has_ready());
+        of_holder || self.sessions.as_ref().is_some_and(|sessions| sessions.queue.has_queued())
     }
 
     /// Whether a coroutine could be handed the lane; `None` if it does not compete.
@@ -470,7 +538,7 @@ impl FairLane {
         sessions.queue.lag(sessions.position(session)?)
     }
 
-    /// Calls `visit` with each queued slot, group by group by (deadline, arrival), until it returns
+    /// Calls `visit` with each queued slot, in no particular order, until it returns
     /// false.
     pub fn visit_queued(&self, mut visit: impl FnMut(u32) -> bool) {
         for group in &self.groups {
@@ -579,6 +647,7 @@ impl FairLane {
         upper.free.retain(|&position| position >= state.len() as u32);
         let FairQueue { table, competition } = &mut upper.queue;
         competition.restore_all(table, arrivals, &entities)?;
+        upper.left = upper.queue.bound().0;
         Some(lane)
     }
 
@@ -609,6 +678,12 @@ impl FairLane {
         self.coroutines.check_nodes(nodes)?;
         let Some(sessions) = &self.sessions else { return Ok(()) };
         sessions.queue.check()?;
+        let is_within = sessions.pending == 0 || sessions.pending < sessions.left;
+        holds("pending time is within the protection", 0, is_within)?;
+        if sessions.queue.running().is_some() {
+            let bound = sessions.queue.bound().0;
+            equal("the rest of the protection", 0, sessions.left, bound)?;
+        }
         let ascends = sessions.index.windows(2).all(|pair| pair[0].0 < pair[1].0);
         holds("fair sessions ascend", 0, ascends)?;
         let known = sessions.index.len() + sessions.free.len();
@@ -680,7 +755,7 @@ mod tests {
 
     #[test]
     fn check_finds_planted_faults() {
-        let damages: [(&str, Damage); 9] = [
+        let damages: [(&str, Damage); 11] = [
             ("a group counts", |lane| lane.groups[3].members += 1),
             ("fair sessions ascend", |lane| upper(lane).index.swap(0, 1)),
             ("a position has", |lane| {
@@ -703,6 +778,8 @@ mod tests {
                 upper(lane).queue.leave(holder, Leave::Move);
             }),
             ("a coroutine runs only", |lane| upper(lane).queue.requeue()),
+            ("pending time", |lane| upper(lane).pending = upper(lane).left + 1),
+            ("the rest of the protection", |lane| upper(lane).left += 1),
             ("the weighted sum", |lane| upper(lane).queue.competition.weighted_sum += 1),
         ];
         for (rule, damage) in damages {

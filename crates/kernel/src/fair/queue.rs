@@ -133,6 +133,12 @@ impl FairQueue {
 
     // Reading.
 
+    /// Whether an entity is queued.
+    #[inline]
+    pub(super) const fn has_queued(&self) -> bool {
+        !self.competition.ready.is_empty()
+    }
+
     /// Weight and class of an entity.
     #[must_use]
     pub fn share(&self, slot: u32) -> Option<Share> {

@@ -203,6 +203,7 @@ impl Competition {
             weight: share.weight,
             class: share.class,
             phase,
+            ..Entity::ABSENT
         };
         if competes {
             self.count_in(table, slot);
@@ -264,7 +265,7 @@ impl Competition {
             weight += entity.factor();
             class_counts[entity.class as usize] += 1;
         }
-        let nodes = check_tree(table, &self.ready, Phase::Queued, queued)?
+        let nodes = self.ready.check(table, queued)?
             + check_tree(table, &self.delayed, Phase::Delayed, delayed)?;
         holds(
             "the weighted sum is the sum over the entities (D-I2)",
@@ -285,7 +286,7 @@ impl Competition {
 
 /// Verifies that a tree is sound and holds exactly the `count` entities of `phase`, each with its
 /// own key and virtual runtime. Returns the number of nodes.
-fn check_tree(
+pub(super) fn check_tree(
     table: &EntityTable,
     tree: &Tree,
     phase: Phase,
@@ -295,7 +296,9 @@ fn check_tree(
     let mut result = Ok(nodes);
     tree.visit(&table.arena, &mut |found| {
         let entity = table.entities.get(found.slot as usize);
-        let is_own = entity.is_some_and(|one| one.phase == phase && one.entry(found.slot) == found);
+        let is_own = entity.is_some_and(|one| {
+            one.phase == phase && !one.is_listed && one.entry(found.slot) == found
+        });
         result =
             holds("an entry in a tree is that of its entity", found.slot, is_own).map(|()| nodes);
         is_own
@@ -348,9 +351,17 @@ mod tests {
             .table
             .entities
             .iter()
-            .position(|entity| entity.phase == Phase::Queued)
-            .expect("one is queued");
+            .position(|entity| entity.phase == Phase::Queued && !entity.is_listed)
+            .expect("one is in the tree");
+        let listed = queue().table.entities.iter().position(|entity| entity.is_listed);
+        let listed = listed.expect("one is in the list");
         assert!(found(&|queue| queue.competition.weighted_sum += 1).contains("D-I2"));
+        let plants: [fn(&mut Entity); 2] =
+            [|entity| entity.is_listed = false, |entity| entity.next = entity.previous];
+        for plant in plants {
+            let rule = found(&|queue| plant(&mut queue.table.entities[listed]));
+            assert!(rule.contains("list"), "{rule}");
+        }
         for rule in [
             found(&|queue| queue.competition.weight += 1),
             found(&|queue| queue.competition.class_counts.swap(0, 4)),
@@ -365,7 +376,7 @@ mod tests {
             found(&|queue| queue.table.entities[queued].phase = Phase::Resting),
             found(&|queue| {
                 let Competition { ready, delayed, .. } = &mut queue.competition;
-                core::mem::swap(ready, delayed)
+                core::mem::swap(&mut ready.tree, delayed)
             }),
         ] {
             assert!(rule.starts_with("an entry in a tree"), "{rule}");
@@ -380,7 +391,7 @@ mod tests {
         assert!(rule.contains("is in its tree"), "{rule}");
         for fault in 0..5 {
             let rule =
-                found(&|queue| queue.competition.ready.damage(&mut queue.table.arena, fault));
+                found(&|queue| queue.competition.ready.tree.damage(&mut queue.table.arena, fault));
             assert!(rule.starts_with("fair tree: "), "fault {fault}: {rule}");
         }
     }
