@@ -66,6 +66,7 @@ mod random;
 mod session;
 mod task;
 mod wait;
+mod watch;
 
 mod batch;
 mod group;
