@@ -2,8 +2,9 @@
 //! under every driver: step by step, groups in another order, restored from bytes, on workers.
 //!
 //! Every sixteenth generated machine has contexts, grants and calls; another sixteenth has caps; a
-//! third has parks and waits for sessions. Together they reach every event about time and calls, which this file asserts; `step_equals_run`
-//! of `system` leaves those events to it. A failure prints the seed.
+//! third has parks and waits for sessions. Together they reach every event about time and calls,
+//! which this file asserts; `step_equals_run` of `system` leaves those events to it. A failure
+//! prints the seed.
 
 use std::collections::BTreeMap;
 use wavelock_abi::Frame;
