@@ -276,9 +276,7 @@ impl World {
             Phase::Boundary if self.spec.live => self.begin_due_frame(sink),
             Phase::Boundary if self.progress.frame >= self.until => {}
             Phase::Boundary => self.begin_frame(sink),
-            Phase::Frame
-                if self.ended_sessions == self.session_groups.len() && !self.spec.live =>
-            {
+            Phase::Frame if self.ended_sessions == self.session_groups.len() && !self.spec.live => {
                 self.end(sink, RunOutcome::Finished);
             }
             Phase::Frame if self.clock() < self.frame_end() && self.has_work() => {

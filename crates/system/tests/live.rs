@@ -81,8 +81,7 @@ fn an_idle_machine_waits_and_its_idle_frames_are_not_run() {
     assert_eq!(seen.frames, [0, 1_000_000, 1_000_005]);
     assert_eq!(seen.inputs, [(1_000_000, 1), (1_000_005, 2)]);
     let number = u64::to_le_bytes;
-    let expected =
-        [&b"ab"[..], &number(1_000_000), &number(1_000_005), &number(99)].concat();
+    let expected = [&b"ab"[..], &number(1_000_000), &number(1_000_005), &number(99)].concat();
     assert_eq!(seen.output, expected);
     assert_eq!(world.give(bytes("x")), Err(GiveError::Over));
 }
@@ -139,10 +138,12 @@ fn a_machine_that_is_not_live_stops_between_frames_too() {
 
 #[test]
 fn input_after_the_end_and_beyond_what_may_be_kept_is_dropped_and_counted() {
-    let mut world = live(r#"(func (export "_start") (call $sleep (i64.const 9))
+    let mut world = live(
+        r#"(func (export "_start") (call $sleep (i64.const 9))
         (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 8))
         (drop (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
-        (call $out32 (i32.load (i32.const 8))))"#);
+        (call $out32 (i32.load (i32.const 8))))"#,
+    );
     let mut seen = Seen::default();
     let large = vec![7; MOST_UNREAD_BYTES as usize].into_boxed_slice();
     let all = |bytes: Box<[u8]>| Input::Bytes { to: Recipient::All, bytes };
@@ -179,10 +180,7 @@ fn what_cannot_be_given_is_refused_with_the_numbers() {
     assert_eq!(world.give(one), Err(full));
     assert_eq!(world.give(Input::End { to: Recipient::All }), Ok(Frame(0)), "it has no bytes");
     run_to(&mut world, 20, &mut Seen::default());
-    assert_eq!(
-        world.give_at(Frame(19), Input::Stop),
-        Err(GiveError::Past { frame: 19, next: 20 })
-    );
+    assert_eq!(world.give_at(Frame(19), Input::Stop), Err(GiveError::Past { frame: 19, next: 20 }));
     for refusal in [full, GiveError::Over, GiveError::NotLive] {
         assert!(refusal.to_string().len() > 30, "{refusal}");
     }
@@ -196,11 +194,8 @@ fn names_and_the_order_of_inputs_are_checked_at_load() {
     let same = LoadError::SameName { name: "main".into(), first: 0, second: 1 };
     assert_eq!(refused.as_ref(), Some(&same));
     machine.spec.sessions[1].name = "other".into();
-    let event = |frame| InputEvent {
-        frame: Frame(frame),
-        recipient: Recipient::All,
-        bytes: [].into(),
-    };
+    let event =
+        |frame| InputEvent { frame: Frame(frame), recipient: Recipient::All, bytes: [].into() };
     let refused = World::load(machine.spec, vec![event(3), event(5), event(4)], false).err();
     assert_eq!(refused, Some(LoadError::InputOrder { at: 2, frame: 4, before: 5 }));
 }

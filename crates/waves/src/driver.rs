@@ -206,8 +206,8 @@ impl<P: Plan> Waves<P> {
         Ok(self.world.outcome().unwrap_or(RunOutcome::Finished))
     }
 
-    /// Runs the frames that may start ([`World::allow`]): the machine is then at the boundary before
-    /// the first that may not, where a live one can be given inputs, or at its end.
+    /// Runs the frames that may start ([`World::allow`]): the machine is then at the boundary
+    /// before the first that may not, where a live one can be given inputs, or at its end.
     ///
     /// # Errors
     /// The host could not continue.
