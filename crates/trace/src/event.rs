@@ -354,6 +354,8 @@ events! {
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
+    InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
+    Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
 }
 
 #[cfg(test)]
