@@ -232,8 +232,8 @@ mod tests {
         WaitingSender { name, local: true, message }
     }
 
-    /// Senders wait on the fast path while the channel is full and each has a number; after one that
-    /// has not, all of them have to leave before the fast path resumes.
+    /// Senders wait on the fast path while the channel is full and each has a number; after another
+    /// kind of message all of them have to leave before the fast path resumes.
     #[test]
     fn numbers_wait_at_a_full_channel_on_the_fast_path() {
         let mut channel = Channel::new(SessionId(0), 0, 1, None);
