@@ -27,12 +27,13 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; `fair` shared by sessions.
+/// default; caps of sessions; `fair` shared by sessions; a machine that is live.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const SHARING: u64 = 5;
+const LIVE: u64 = 8;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -171,6 +172,9 @@ impl MachineSpec {
         if self.policy.sharing() != Sharing::Coroutine {
             (SHARING, self.policy.sharing()).write(&mut out);
         }
+        if self.live {
+            Codec::write(&LIVE, &mut out);
+        }
         out.bytes
     }
 
@@ -261,6 +265,10 @@ impl MachineSpec {
                         *settings = settings.shared_by(sharing);
                     }
                     self.policy.sharing() != Sharing::Coroutine
+                }
+                LIVE => {
+                    self.live = true;
+                    true
                 }
                 _ => false,
             };

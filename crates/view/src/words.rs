@@ -60,6 +60,7 @@ pub fn describe(
                 session(id)
             )
         }
+        Event::Unpark { session: id, slot } => format!("unparked {}/{slot}", session(id)),
         Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
         Event::Output { session: id, bytes } => format!("{} wrote {}", session(id), excerpt(bytes)),
         Event::Input { session: id, length } => {
@@ -77,6 +78,10 @@ pub fn describe(
         Event::FrameStart { frame } => format!("frame {frame} starts"),
         Event::Sample { session: id, bytes } => {
             format!("input for {}: {}", session(id), excerpt(bytes))
+        }
+        Event::InputEnd { session: id } => format!("the input of {} ended", session(id)),
+        Event::Stop { running } => {
+            format!("the machine was told to end; {running} sessions were running")
         }
         Event::Jump { from, to } => {
             format!("nothing to run: skips from frame {from} to frame {to}")
@@ -125,7 +130,7 @@ pub fn describe(
 }
 
 /// Outcomes of machines, by their numbers in the trace.
-pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted"];
+pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted", "stopped"];
 /// Outcomes of sessions, by their numbers in the trace.
 pub const SESSION_OUTCOMES: &[&str] = &["finished", "faulted", "running", "deadlock"];
 
