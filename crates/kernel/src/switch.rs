@@ -170,13 +170,17 @@ impl Lane {
         self.charged += used.0;
         self.steps += 1;
         fair.charge_later(used, stopped);
+        let mut is_again = false;
         match departure {
             Departure::Yield => {
                 hot.arrival = self.arrivals;
                 hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
                 (hot.place, hot.class) = (Place::ReadyFair, 0);
                 self.arrivals += 1;
-                fair.yield_running();
+                is_again = fair.yield_alone();
+                if !is_again {
+                    fair.yield_running();
+                }
             }
             Departure::Block(reason) => {
                 hot.place = Place::Blocked;
@@ -188,7 +192,7 @@ impl Lane {
             Departure::Finish => fair.leave(slot, Leave::Exit),
         }
         let (tag, generation) = (hot.tag, hot.generation);
-        let next = fair.pick().expect("fair: a coroutine is queued");
+        let next = if is_again { slot } else { fair.pick().expect("fair: a coroutine is queued") };
         fair.mark(stopped);
         self.quantum_left = fair.bound().0.max(1);
         if departure != Departure::Yield {

@@ -252,6 +252,7 @@ impl Competition {
     ///
     /// A delayed sleeper that would be picked is no longer in debt: it is dequeued instead (at most
     /// [`REMOVALS_PER_PICK`] per pick).
+    #[inline(always)]
     pub(super) fn pick(&mut self, table: &mut EntityTable) -> Option<u32> {
         assert!(self.running.is_none(), "fair: a pick while slot {:?} runs", self.running);
         if !self.delayed.is_empty() {
@@ -285,6 +286,7 @@ impl Competition {
 
     /// Charges the running entity; a request that is used up is renewed. Called at the end of a
     /// slice, and within it before another entity is placed.
+    #[inline(always)]
     pub(super) fn charge(&mut self, table: &mut EntityTable, cycles: Cycles) {
         let slot = self.running.expect("fair: a charge while nothing runs");
         let entity = &mut table.entities[slot as usize];
@@ -304,6 +306,7 @@ impl Competition {
     }
 
     /// Cycles the running entity may run before the next decision; zero when one is due now.
+    #[inline(always)]
     pub(super) fn bound(&self, table: &EntityTable) -> Cycles {
         let Some(slot) = self.running else { return Cycles::ZERO };
         let entity = &table.entities[slot as usize];
@@ -324,6 +327,7 @@ impl Competition {
 
     /// Requeues the running entity after a yield: if it is eligible it forfeits the remainder of
     /// its request.
+    #[inline(always)]
     pub(super) fn yield_running(&mut self, table: &mut EntityTable) {
         let slot = self.running.expect("fair: a yield while nothing runs");
         let entity = &table.entities[slot as usize];
@@ -335,6 +339,32 @@ impl Competition {
             entity.deadline = entity.deadline.plus(entity.request);
         }
         self.requeue(table);
+    }
+
+    /// A yield of the running entity while no other competes: the same as [`Self::yield_running`]
+    /// and [`Self::pick`], which pick it again. `false`, and nothing changed, if another competes.
+    #[inline]
+    pub(super) fn yield_alone(&mut self, table: &mut EntityTable) -> bool {
+        let Some(slot) = self.running else { return false };
+        if !self.is_alone() {
+            return false;
+        }
+        // It is the average, and so it is eligible.
+        let entity = &mut table.entities[slot as usize];
+        let forfeited = entity.deadline.since(entity.v);
+        self.weighted_sum += i128::from(forfeited) * i128::from(entity.factor());
+        entity.v = entity.deadline;
+        entity.deadline = entity.deadline.plus(entity.request);
+        entity.arrival = self.arrivals;
+        self.arrivals += 1;
+        self.protect(table, slot);
+        true
+    }
+
+    /// Whether only the running entity competes.
+    #[inline]
+    pub(super) const fn is_alone(&self) -> bool {
+        self.ready.is_empty() && self.delayed.is_empty()
     }
 
     /// Whether a pick now would preempt the running entity; the test at a wave's or frame's end
@@ -373,7 +403,7 @@ impl Competition {
             class: share.class,
             request,
             remainder: remainder as u16,
-            is_listed: false,
+            list: Entity::UNLISTED,
             ..old
         };
         let keeps_request = share.class == old.class;

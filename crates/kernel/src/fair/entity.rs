@@ -228,13 +228,16 @@ pub(super) struct Entity {
     pub(super) weight: Weight,
     pub(super) class: LatencyClass,
     pub(super) phase: Phase,
-    /// Queued: whether it is in the list, and its neighbours there.
-    pub(super) is_listed: bool,
+    /// Queued: the list it is in, or [`Entity::UNLISTED`], and its neighbours there.
+    pub(super) list: u8,
     pub(super) previous: u32,
     pub(super) next: u32,
 }
 
 impl Entity {
+    /// In no list.
+    pub(super) const UNLISTED: u8 = u8::MAX;
+
     /// A slot without an entity.
     pub(super) const ABSENT: Self = Self {
         v: VirtualTime(0),
@@ -245,7 +248,7 @@ impl Entity {
         weight: Weight::NEUTRAL,
         class: LatencyClass::Normal,
         phase: Phase::Absent,
-        is_listed: false,
+        list: Self::UNLISTED,
         previous: 0,
         next: 0,
     };

@@ -332,7 +332,7 @@ impl FairLane {
     /// [`Self::charge`] for a slice that another follows at once. While the session is protected,
     /// it is charged with the next change of the upper level instead of now, which is the same:
     /// until then no decision depends on it, and remainders are kept.
-    #[inline]
+    #[inline(always)]
     pub fn charge_later(&mut self, used: Cycles, clock: u64) {
         let Some(sessions) = &mut self.sessions else { return self.charge(used, clock) };
         let cycles = clock.saturating_sub(sessions.charged_until);
@@ -347,7 +347,7 @@ impl FairLane {
 
     /// Dispatches a coroutine: of the session that holds the lane, or of the picked one. `None` if
     /// none is queued.
-    #[inline]
+    #[inline(always)]
     pub fn pick(&mut self) -> Option<u32> {
         let position = match &mut self.sessions {
             None => 0,
@@ -393,7 +393,7 @@ impl FairLane {
     }
 
     /// Cycles the coroutine on the lane may run before the next decision; zero when one is due.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn bound(&self) -> Cycles {
         let Some(holder) = self.holder() else { return Cycles::ZERO };
@@ -415,6 +415,7 @@ impl FairLane {
 
     /// Requeues the coroutine on the lane after a yield. Its session yields too if no other of its
     /// coroutines is ready; otherwise it keeps the lane while it is protected.
+    #[inline(always)]
     pub fn yield_running(&mut self) {
         let holder = self.holder().expect("fair: a session holds the lane");
         let group = &mut self.groups[holder];
@@ -426,6 +427,27 @@ impl FairLane {
         } else if sessions.bound() == Cycles::ZERO {
             sessions.queue.requeue();
         }
+    }
+
+    /// A yield while nothing else competes on the lane: the same as [`Self::yield_running`] and
+    /// [`Self::pick`]. `false`, and nothing changed, if something does.
+    #[inline]
+    pub fn yield_alone(&mut self) -> bool {
+        let Some(sessions) = &mut self.sessions else {
+            return self.groups[0].competition.yield_alone(&mut self.coroutines);
+        };
+        let Some(holder) = sessions.queue.running() else { return false };
+        let competition = &mut self.groups[holder as usize].competition;
+        if !sessions.queue.competition.is_alone() || !competition.yield_alone(&mut self.coroutines)
+        {
+            return false;
+        }
+        sessions.charge_pending();
+        let FairQueue { competition, table } = &mut sessions.queue;
+        let is_alone = competition.yield_alone(table);
+        debug_assert!(is_alone, "fair: a charge adds no session");
+        sessions.left = sessions.queue.bound().0;
+        true
     }
 
     /// Whether a pick now would preempt the coroutine on the lane, on either level; the test at a

@@ -1,15 +1,15 @@
-//! The queued entities of a competition: a list of those that arrived in order, and a tree of the
+//! The queued entities of a competition: lists of those that arrived in order, and a tree of the
 //! others.
 //!
-//! Entities that yield or use up requests of one size arrive behind all others: with the latest key
-//! and with a virtual runtime that is not before any other's. They are a list that is ascending in
-//! both, so that its first entity is the first eligible one, or none of them is eligible. Whatever
-//! arrives out of order goes to the tree. Which of the two holds an entity is not observable.
+//! Entities that yield or use up requests of one size mostly arrive behind others of their kind: with
+//! a later key, and with a virtual runtime that is not before theirs. A list is ascending in both,
+//! so that its first entity is its first eligible one, or none in it is eligible. What belongs
+//! behind no list goes to the tree. What holds an entity is not observable.
 //!
-//! Contract: O(1) in the list, O(log n) in the tree; nothing allocates.
+//! Contract: O(1) in a list, O(log n) in the tree; nothing allocates.
 
 use super::competition::EntityTable;
-use super::entity::{Phase, VirtualTime};
+use super::entity::{Entity, Phase, VirtualTime};
 use super::tree::{Entry, Tree};
 use crate::check::{Violation, equal, holds};
 use crate::record::NIL;
@@ -40,60 +40,57 @@ impl Average {
     }
 }
 
+/// Lists. Two, because entities that still use their requests and those that have renewed them
+/// alternate.
+const LISTS: usize = 2;
+
+/// Entities in order of arrival, which is also that of their keys and of their virtual runtimes.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
 /// Queued entities.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
-    head: u32,
-    tail: u32,
-    listed: u32,
+    lists: [List; LISTS],
     pub(super) tree: Tree,
 }
 
-impl Ready {
-    pub(super) const fn new() -> Self {
-        Self { head: NIL, tail: NIL, listed: 0, tree: Tree::new() }
+impl List {
+    /// The first entity, if there is one.
+    #[inline(always)]
+    fn first(&self, table: &EntityTable) -> Option<Entry> {
+        (self.head != NIL).then(|| table.entities[self.head as usize].entry(self.head))
     }
 
-    #[inline]
-    pub(super) const fn len(&self) -> u32 {
-        self.listed + self.tree.len()
-    }
-
-    #[inline]
-    pub(super) const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Adds a queued entity.
-    #[inline]
-    pub(super) fn insert(&mut self, table: &mut EntityTable, slot: u32) {
-        let entity = &table.entities[slot as usize];
-        if self.tail != NIL {
-            let last = &table.entities[self.tail as usize];
+    /// Appends an entity, if it belongs behind the last.
+    #[inline(always)]
+    fn append(&mut self, table: &mut EntityTable, slot: u32) -> bool {
+        let previous = self.tail;
+        if previous != NIL {
+            let entity = &table.entities[slot as usize];
+            let last = &table.entities[previous as usize];
             if entity.v.before(last.v) || !last.key().before(entity.key()) {
-                return self.tree.insert(&mut table.arena, entity.entry(slot));
+                return false;
             }
+            table.entities[previous as usize].next = slot;
+        } else {
+            self.head = slot;
         }
-        let previous = core::mem::replace(&mut self.tail, slot);
-        self.listed += 1;
+        self.tail = slot;
+        self.len += 1;
         let entity = &mut table.entities[slot as usize];
-        (entity.previous, entity.next, entity.is_listed) = (previous, NIL, true);
-        match previous {
-            NIL => self.head = slot,
-            previous => table.entities[previous as usize].next = slot,
-        }
+        (entity.previous, entity.next) = (previous, NIL);
+        true
     }
 
-    /// Removes a queued entity.
-    #[inline]
-    pub(super) fn remove(&mut self, table: &mut EntityTable, slot: u32) {
-        let entity = &mut table.entities[slot as usize];
-        if !core::mem::take(&mut entity.is_listed) {
-            let key = entity.key();
-            return self.tree.remove(&mut table.arena, key);
-        }
-        let (previous, next) = (entity.previous, entity.next);
-        self.listed -= 1;
+    #[inline(always)]
+    fn remove(&mut self, table: &mut EntityTable, slot: u32) {
+        let Entity { previous, next, .. } = table.entities[slot as usize];
+        self.len -= 1;
         match previous {
             NIL => self.head = next,
             previous => table.entities[previous as usize].next = next,
@@ -104,101 +101,150 @@ impl Ready {
         }
     }
 
-    /// The first of the list.
-    #[inline]
-    fn listed_first(&self, table: &EntityTable) -> Option<Entry> {
-        (self.head != NIL).then(|| table.entities[self.head as usize].entry(self.head))
-    }
-
-    /// The first entry by key whose virtual runtime is not after `limit`.
-    pub(super) fn first(&self, table: &EntityTable, limit: VirtualTime) -> Option<Entry> {
-        let listed = self.listed_first(table).filter(|entry| !limit.before(entry.v));
-        let other = self.tree.first(&table.arena, limit);
-        match (listed, other) {
-            (Some(listed), Some(other)) if other.key.before(listed.key) => Some(other),
-            (None, other) => other,
-            (listed, _) => listed,
-        }
-    }
-
-    /// Removes the first entity by key among the eligible; returns its slot.
-    #[inline]
-    pub(super) fn take_eligible(
-        &mut self,
-        table: &mut EntityTable,
-        average: Average,
-    ) -> Option<u32> {
-        if self.tree.is_empty() {
-            let first = self.listed_first(table)?;
-            if !average.is_eligible(first.v) {
-                return None;
-            }
-            self.remove(table, first.slot);
-            return Some(first.slot);
-        }
-        self.take_first(table, average.virtual_time())
-    }
-
-    /// Removes what [`Self::first`] finds; returns its slot.
-    pub(super) fn take_first(
-        &mut self,
-        table: &mut EntityTable,
-        limit: VirtualTime,
-    ) -> Option<u32> {
-        let listed = self.listed_first(table).filter(|entry| !limit.before(entry.v));
-        let Some(listed) = listed else {
-            return self.tree.take_first(&mut table.arena, limit);
-        };
-        let other = self.tree.first(&table.arena, limit);
-        if other.is_some_and(|other| other.key.before(listed.key)) {
-            return self.tree.take_first(&mut table.arena, limit);
-        }
-        self.remove(table, listed.slot);
-        Some(listed.slot)
-    }
-
-    /// The minimum virtual runtime of all.
-    pub(super) fn min_v(&self, table: &EntityTable) -> Option<VirtualTime> {
-        let listed = self.listed_first(table).map(|entry| entry.v);
-        let other = self.tree.min_v(&table.arena);
-        match (listed, other) {
-            (Some(listed), Some(other)) => Some(listed.earlier(other)),
-            (listed, other) => listed.or(other),
-        }
-    }
-
-    /// Calls `visit` with each entity's slot, in no particular order, until it returns false.
-    pub(super) fn visit(&self, table: &EntityTable, visit: &mut impl FnMut(u32) -> bool) {
-        let mut at = self.head;
-        while at != NIL {
-            if !visit(at) {
-                return;
-            }
-            at = table.entities[at as usize].next;
-        }
-        self.tree.visit(&table.arena, &mut |entry| visit(entry.slot));
-    }
-
-    /// Verifies the list and the tree, which hold `count` entities together; returns the number of
-    /// the tree's nodes.
-    pub(super) fn check(&self, table: &EntityTable, count: u32) -> Result<usize, Violation> {
-        let (mut at, mut previous, mut listed) = (self.head, NIL, 0);
+    /// Verifies the list, which is number `number`; returns how many it holds.
+    fn check(&self, table: &EntityTable, number: usize) -> Result<u32, Violation> {
+        let (mut at, mut previous, mut count) = (self.head, NIL, 0);
         while at != NIL {
             let entity = &table.entities[at as usize];
-            let is_listed = entity.is_listed && entity.phase == Phase::Queued;
+            let is_listed = usize::from(entity.list) == number && entity.phase == Phase::Queued;
             holds("a listed entity is queued", at, is_listed && entity.previous == previous)?;
             if previous != NIL {
                 let before = &table.entities[previous as usize];
                 let ascends = before.key().before(entity.key()) && !entity.v.before(before.v);
                 holds("the list ascends in key and virtual runtime", at, ascends)?;
             }
-            listed += 1;
-            holds("the list ends", at, listed <= self.listed)?;
+            count += 1;
+            holds("the list ends", at, count <= self.len)?;
             (previous, at) = (at, entity.next);
         }
         equal("the list's tail", 0, self.tail, previous)?;
-        equal("the count of listed entities", 0, self.listed, listed)?;
-        let in_tree = count.wrapping_sub(listed);
+        equal("the list's count", 0, self.len, count)?;
+        Ok(count)
+    }
+}
+
+impl Ready {
+    pub(super) const fn new() -> Self {
+        Self { lists: [List { head: NIL, tail: NIL, len: 0 }; LISTS], tree: Tree::new() }
+    }
+
+    #[inline]
+    pub(super) const fn len(&self) -> u32 {
+        self.lists[0].len + self.lists[1].len + self.tree.len()
+    }
+
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a queued entity.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, table: &mut EntityTable, slot: u32) {
+        for (list, number) in self.lists.iter_mut().zip(0u8..) {
+            if list.append(table, slot) {
+                table.entities[slot as usize].list = number;
+                return;
+            }
+        }
+        let entity = &mut table.entities[slot as usize];
+        entity.list = Entity::UNLISTED;
+        let entry = entity.entry(slot);
+        self.tree.insert(&mut table.arena, entry);
+    }
+
+    /// Removes a queued entity.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, table: &mut EntityTable, slot: u32) {
+        let entity = &table.entities[slot as usize];
+        match self.lists.get_mut(usize::from(entity.list)) {
+            Some(list) => list.remove(table, slot),
+            None => self.tree.remove(&mut table.arena, entity.key()),
+        }
+    }
+
+    /// The first of the lists by key of which `is_eligible` holds.
+    #[inline(always)]
+    fn first_listed(
+        &self,
+        table: &EntityTable,
+        is_eligible: impl Fn(VirtualTime) -> bool,
+    ) -> Option<Entry> {
+        let [one, other] = &self.lists;
+        let one = one.first(table).filter(|entry| is_eligible(entry.v));
+        let other = other.first(table).filter(|entry| is_eligible(entry.v));
+        earlier(one, other)
+    }
+
+    /// The first entry by key whose virtual runtime is not after `limit`.
+    pub(super) fn first(&self, table: &EntityTable, limit: VirtualTime) -> Option<Entry> {
+        let listed = self.first_listed(table, |v| !limit.before(v));
+        earlier(listed, self.tree.first(&table.arena, limit))
+    }
+
+    /// Removes the first entity by key among the eligible; returns its slot.
+    #[inline(always)]
+    pub(super) fn take_eligible(
+        &mut self,
+        table: &mut EntityTable,
+        average: Average,
+    ) -> Option<u32> {
+        if !self.tree.is_empty() {
+            return self.take_first(table, average.virtual_time());
+        }
+        let first = self.first_listed(table, |v| average.is_eligible(v))?;
+        self.remove(table, first.slot);
+        Some(first.slot)
+    }
+
+    /// Removes what [`Self::first`] finds; returns its slot.
+    #[inline(never)]
+    pub(super) fn take_first(
+        &mut self,
+        table: &mut EntityTable,
+        limit: VirtualTime,
+    ) -> Option<u32> {
+        let first = self.first(table, limit)?;
+        self.remove(table, first.slot);
+        Some(first.slot)
+    }
+
+    /// The minimum virtual runtime of all.
+    pub(super) fn min_v(&self, table: &EntityTable) -> Option<VirtualTime> {
+        let listed = self.lists.iter().filter_map(|list| list.first(table)).map(|entry| entry.v);
+        listed.chain(self.tree.min_v(&table.arena)).reduce(VirtualTime::earlier)
+    }
+
+    /// Calls `visit` with each entity's slot, in no particular order, until it returns false.
+    pub(super) fn visit(&self, table: &EntityTable, visit: &mut impl FnMut(u32) -> bool) {
+        for list in &self.lists {
+            let mut at = list.head;
+            while at != NIL {
+                if !visit(at) {
+                    return;
+                }
+                at = table.entities[at as usize].next;
+            }
+        }
+        self.tree.visit(&table.arena, &mut |entry| visit(entry.slot));
+    }
+
+    /// Verifies the lists and the tree, which hold `count` entities together; returns the number of
+    /// the tree's nodes.
+    pub(super) fn check(&self, table: &EntityTable, count: u32) -> Result<usize, Violation> {
+        let mut in_tree = count;
+        for (number, list) in self.lists.iter().enumerate() {
+            in_tree = in_tree.wrapping_sub(list.check(table, number)?);
+        }
         super::state::check_tree(table, &self.tree, Phase::Queued, in_tree)
+    }
+}
+
+/// The earlier entry by key.
+#[inline(always)]
+fn earlier(one: Option<Entry>, other: Option<Entry>) -> Option<Entry> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.key.before(one.key) { other } else { one }),
+        (one, other) => one.or(other),
     }
 }

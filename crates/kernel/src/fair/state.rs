@@ -297,7 +297,9 @@ pub(super) fn check_tree(
     tree.visit(&table.arena, &mut |found| {
         let entity = table.entities.get(found.slot as usize);
         let is_own = entity.is_some_and(|one| {
-            one.phase == phase && !one.is_listed && one.entry(found.slot) == found
+            one.phase == phase
+                && (phase != Phase::Queued || one.list == Entity::UNLISTED)
+                && one.entry(found.slot) == found
         });
         result =
             holds("an entry in a tree is that of its entity", found.slot, is_own).map(|()| nodes);
@@ -351,13 +353,16 @@ mod tests {
             .table
             .entities
             .iter()
-            .position(|entity| entity.phase == Phase::Queued && !entity.is_listed)
+            .position(|entity| entity.phase == Phase::Queued && entity.list == Entity::UNLISTED)
             .expect("one is in the tree");
-        let listed = queue().table.entities.iter().position(|entity| entity.is_listed);
+        let listed =
+            queue().table.entities.iter().position(|entity| {
+                entity.phase == Phase::Queued && entity.list != Entity::UNLISTED
+            });
         let listed = listed.expect("one is in the list");
         assert!(found(&|queue| queue.competition.weighted_sum += 1).contains("D-I2"));
         let plants: [fn(&mut Entity); 2] =
-            [|entity| entity.is_listed = false, |entity| entity.next = entity.previous];
+            [|entity| entity.list = Entity::UNLISTED, |entity| entity.next = entity.previous];
         for plant in plants {
             let rule = found(&|queue| plant(&mut queue.table.entities[listed]));
             assert!(rule.contains("list"), "{rule}");
