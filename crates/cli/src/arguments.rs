@@ -20,7 +20,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 host error, 2 usage error, 3 runs differ, 4 refused, 5 a guest faulted, 6 deadlock.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 host error, 2 usage error, 3 runs differ, 4 refused, 5 a guest faulted, 6 deadlock, 7 a budget ended a session, 130 Ctrl-C.";
 
 /// When to use colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -76,6 +76,7 @@ mod cap;
 mod context;
 mod ending;
 mod host;
+mod kill;
 mod wasi;
 
 mod boundary;
@@ -109,6 +110,7 @@ pub use input::{InputEvent, Recipient, UnreadInput};
 pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };
+pub use kill::{KillRecord, KillRule};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};

@@ -45,13 +45,19 @@ pub enum RunOutcome {
     Deadlock = 2,
     /// A session faulted.
     Faulted = 3,
+    /// A budget's overrun policy ended a session.
+    Killed = 4,
 }
 
 impl RunOutcome {
+    /// All of them, by their numbers.
+    pub const ALL: &'static [Self] =
+        &[Self::Finished, Self::Frames, Self::Deadlock, Self::Faulted, Self::Killed];
+
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["finished", "frames", "deadlock", "faulted"][self as usize]
+        ["finished", "frames", "deadlocked", "faulted", "killed"][self as usize]
     }
 }
 
@@ -462,19 +468,27 @@ impl World {
         }
     }
 
-    /// Ends the run. Its outcome is the first that holds: faulted, deadlock, frames, finished
-    /// (semantics 11).
+    /// Ends the run. Its outcome is the first that holds: faulted, killed, deadlock, frames,
+    /// finished (semantics 11, 70).
     fn end(&mut self, sink: &mut dyn Sink, outcome: RunOutcome) {
-        let is_faulted = self.session_ids().any(|session| {
-            let state = self.session_ref(session);
-            state.ended.unwrap_or_else(|| state.verdict()) == SessionOutcome::Faulted
-        });
+        let has = |wanted: SessionOutcome| {
+            self.session_ids().any(|session| {
+                let state = self.session_ref(session);
+                state.ended.unwrap_or_else(|| state.verdict()) == wanted
+            })
+        };
+        let (is_faulted, is_killed) =
+            (has(SessionOutcome::Faulted), has(SessionOutcome::Killed));
         if let Some(deadlock) = &self.deadlock {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
         }
         self.frame_sync(sink, outcome != RunOutcome::Frames);
-        let outcome = if is_faulted { RunOutcome::Faulted } else { outcome };
+        let outcome = match outcome {
+            _ if is_faulted => RunOutcome::Faulted,
+            _ if is_killed => RunOutcome::Killed,
+            outcome => outcome,
+        };
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
     }

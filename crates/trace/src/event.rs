@@ -351,6 +351,7 @@ events! {
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
+    Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
 }
 
 #[cfg(test)]

@@ -125,6 +125,7 @@ const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
         RunOutcome::Finished | RunOutcome::Frames => Exit::Done,
         RunOutcome::Deadlock => Exit::Deadlock,
         RunOutcome::Faulted => Exit::Faulted,
+        RunOutcome::Killed => Exit::Killed,
     }
 }
 

@@ -259,14 +259,7 @@ fn view(path: &Path) -> Result<RunView, Failure> {
 }
 
 fn view_of(ending: &Ending, widest: u64) -> RunView {
-    let outcomes =
-        [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
-    let ends = [
-        SessionOutcome::Finished,
-        SessionOutcome::Faulted,
-        SessionOutcome::Running,
-        SessionOutcome::Deadlock,
-    ];
+    let (outcomes, ends) = (RunOutcome::ALL, SessionOutcome::ALL);
     let sessions = ending.sessions.iter().map(|(name, outcome, exit, digest)| SessionView {
         name: name.clone(),
         digest: *digest,
@@ -277,7 +270,7 @@ fn view_of(ending: &Ending, widest: u64) -> RunView {
             .to_owned(),
         exit: *exit,
     });
-    let outcome = outcomes.into_iter().find(|outcome| *outcome as u64 == ending.outcome);
+    let outcome = outcomes.iter().copied().find(|outcome| *outcome as u64 == ending.outcome);
     RunView {
         digest: ending.digest,
         outcome,

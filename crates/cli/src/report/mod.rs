@@ -15,7 +15,7 @@ mod waves;
 pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
 pub use model::{
-    CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow,
+    CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow, KillRow,
     FunctionRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others, OutputRow, Report,
     SessionCosts, SessionSummary, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
 };

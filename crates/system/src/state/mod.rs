@@ -203,6 +203,13 @@ impl World {
         for session in self.session_ids() {
             session::write(self.session_ref(session), &mut out);
         }
+        for session in self.session_ids() {
+            let state = self.session_ref(session);
+            if state.kills.count > 0 {
+                session.write(&mut out);
+                session::write_kills(state, &mut out);
+            }
+        }
         Ok(out.bytes)
     }
 
@@ -321,6 +328,7 @@ impl World {
         for session in world.session_ids() {
             world.restore_session(session, &mut input)?;
         }
+        world.restore_kills(&mut input)?;
         input.finish()?;
         world.audit()?;
         world.restore_derived();
@@ -411,6 +419,19 @@ impl World {
             [self.groups[old].set_version, self.groups[new].set_version] = versions;
         }
         session::read(input, self.session(session), ended, lanes)
+    }
+
+    /// The rest of an outline: the sessions with kills.
+    fn restore_kills(&mut self, input: &mut Reader<'_>) -> Result<(), StateError> {
+        let mut last = None;
+        while !input.is_at_end() {
+            let session = SessionId::read(input)?;
+            let is_next = last < Some(session) && (session.0 as usize) < self.session_groups.len();
+            input.check("a session with kills", is_next)?;
+            last = Some(session);
+            session::read_kills(input, self.session(session))?;
+        }
+        Ok(())
     }
 
     /// Recomputes what is not in the bytes because it follows from the rest.
