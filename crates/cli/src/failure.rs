@@ -1,6 +1,6 @@
 //! Why a command failed: an exit code with a message or with diagnostics.
 
-use crate::diagnostic::{DiagnosticRow, Diagnostics, Ink};
+use crate::diagnostic::{DiagnosticRow, Diagnostics, Ink, Render};
 use crate::exit::Exit;
 use crate::suggest::missing_path;
 use serde::Serialize;

@@ -193,7 +193,7 @@ pub fn whole_input(bytes: Vec<u8>) -> Option<InputEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Ink;
+    use crate::diagnostic::{Ink, Render};
 
     fn read(text: &str) -> Result<Vec<InputEvent>, String> {
         read_input(Source::new("in.jsonl", text), &["worker.0", "collector"])

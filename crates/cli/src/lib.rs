@@ -12,7 +12,7 @@
 //! ```
 //! use std::path::Path;
 //! use wavelock_cli::manifest::{Overrides, read};
-//! use wavelock_cli::{Ink, Source};
+//! use wavelock_cli::{Ink, Render, Source};
 //! let text = "[machine]\nlane = 2\n[[session]]\nname = \"a\"\nmodule = \"a.wasm\"\n";
 //! let source = Source::new("m.toml", text);
 //! let problems = read(source, Path::new(""), &Overrides::default()).unwrap_err();
@@ -26,17 +26,17 @@ mod diagnostic;
 mod exit;
 mod failure;
 mod input;
-pub mod manifest;
 pub mod report;
 mod suggest;
 mod table;
-mod view;
 
 pub use arguments::Arguments;
 pub use commands::main;
 pub use diagnostic::{
-    Diagnostic, DiagnosticRow, Diagnostics, Ink, Mark, SHOWN_DIAGNOSTICS, Severity, Source, Span,
+    Diagnostic, DiagnosticRow, Diagnostics, Ink, Mark, Render, SHOWN_DIAGNOSTICS, Severity, Source,
+    Span,
 };
 pub use exit::Exit;
 pub use failure::{Failure, Reason};
 pub use input::{InputEvent, Recipient, read_input, whole_input};
+pub use wavelock_manifest as manifest;

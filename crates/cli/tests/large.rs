@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use stopwatch::is_linear;
 use wavelock_cli::manifest::{self, Overrides};
-use wavelock_cli::{Ink, Source};
+use wavelock_cli::{Ink, Render, Source};
 use wavelock_module::Module;
 use wavelock_system::{MachineSpec, World};
 

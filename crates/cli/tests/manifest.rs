@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use wavelock_cli::manifest::{self, Manifest, Overrides, WaveSpan};
-use wavelock_cli::{Diagnostics, Ink, Source};
+use wavelock_cli::{Diagnostics, Ink, Render, Source};
 
 fn corpus() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests");

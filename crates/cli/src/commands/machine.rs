@@ -13,17 +13,12 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
 use crate::input::{InputEvent, Recipient, read_input, whole_input};
 use crate::manifest::{
-    self, GlobalName, Limits, MOST_CYCLES, Manifest, ManifestValue, Policy, Read, WaveSpan, grouped,
+    self, Manifest, ManifestValue, Policy, Read, grouped, in_words, machine_spec, policy_of,
 };
-use crate::suggest::did_you_mean;
 use std::path::Path;
-use wavelock_abi::{Cycles, HostOperation, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::FairSettings;
+use wavelock_abi::{Cycles, SessionId};
 use wavelock_replay::RecordedMachine;
-use wavelock_system::{
-    ChannelSpec, LoadError, Loaded, MachineSpec, MissingImport, Placement, SessionSpec, Span,
-    Warning, World,
-};
+use wavelock_system::{LoadError, Loaded, MachineSpec, World};
 
 /// A machine that is ready to run, and its warnings.
 pub(super) struct Made {
@@ -70,7 +65,9 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
     let read = read_machine(arguments)?;
     let modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
-    let spec = spec(&read, &modules)?;
+    let of_spec: Vec<_> =
+        modules.iter().map(|loaded| (loaded.module.clone(), loaded.bytes.as_slice())).collect();
+    let spec = machine_spec(&read, &of_spec).map_err(Failure::refused)?;
     let modules = modules.into_iter().map(|loaded| loaded.bytes).collect();
     Ok(Described { read, machine: RecordedMachine { spec, modules, inputs } })
 }
@@ -83,7 +80,7 @@ pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events)
         .map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
-    findings.extend(warnings.iter().filter_map(|warning| explain(&read, warning)));
+    findings.extend(warnings.iter().filter_map(|warning| manifest::warning(&read, warning)));
     Ok(Made { world, read, warnings: findings, recorded })
 }
 
@@ -229,210 +226,12 @@ fn convert(event: InputEvent) -> wavelock_system::InputEvent {
     }
 }
 
-/// Converts the manifest to the description that `system` loads.
-fn spec(read: &Read, modules: &[LoadedModule]) -> Result<MachineSpec, Failure> {
-    let Manifest { machine, limits, sessions, channels, .. } = &read.manifest;
-    let mut spec = MachineSpec {
-        lanes: machine.lanes,
-        policy: policy(read, modules)?,
-        frame_cycles: machine.frame_cycles,
-        span: match machine.wave {
-            WaveSpan::Cycles(cycles) => Span::Cycles(cycles),
-            WaveSpan::Picks(picks) => Span::Picks(picks),
-        },
-        seed: machine.seed,
-        max_frames: machine.max_frames.map(|frames| frames.0),
-        handoff: machine.handoff,
-        steal: machine.steal,
-        balance: machine.balance,
-        limits: system_limits(limits),
-        ..MachineSpec::new()
-    };
-    for loaded in modules {
-        spec.add_module(loaded.module.clone(), &loaded.bytes);
-    }
-    spec.sessions = sessions.iter().map(session_spec).collect();
-    let channel_spec = |channel: &manifest::Channel| ChannelSpec {
-        name: channel.name.clone(),
-        owner: channel.owner,
-        capacity: channel.capacity,
-    };
-    spec.channels = channels.iter().map(channel_spec).collect();
-    spec.contexts.clone_from(&read.manifest.contexts);
-    spec.grants.clone_from(&read.manifest.grants);
-    Ok(spec)
-}
-
-/// The ranges of `[limits]` fit the types of `system`: `limits_fit_the_machine` tests their ends.
-fn system_limits(limits: &Limits) -> wavelock_system::Limits {
-    let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    wavelock_system::Limits {
-        coroutines: narrow(limits.coroutines),
-        stack_bytes: narrow(limits.stack_bytes),
-        session_stack_bytes: limits.session_stack_bytes,
-        memory_pages: narrow(limits.memory_pages),
-        table_elements: narrow(limits.table_elements),
-        message_bytes: narrow(limits.message_bytes),
-        channel_capacity: narrow(limits.channel_capacity),
-        channels: narrow(limits.channels),
-        select: narrow(limits.select),
-        sessions: narrow(limits.sessions),
-        output_bytes: narrow(limits.output_bytes),
-        log_bytes: narrow(limits.log_bytes),
-        machine_memory: limits.machine_memory,
-    }
-}
-
-fn session_spec(session: &manifest::Session) -> SessionSpec {
-    let global = |name: &GlobalName| match name {
-        GlobalName::Name(name) => name.clone(),
-        GlobalName::Index(index) => index.to_string(),
-    };
-    SessionSpec {
-        name: session.name.clone(),
-        module: session.module.0 as usize,
-        placement: match session.lanes.as_slice() {
-            [lane] => Placement::Lane(lane.0),
-            lanes => Placement::Split(lanes.iter().map(|lane| lane.0).collect()),
-        },
-        pinned: session.pinned,
-        priority: session.priority,
-        weight: session.weight,
-        class: session.class,
-        args: session.args.clone(),
-        env: session.env.clone(),
-        ports: session
-            .ports
-            .iter()
-            .map(|(name, channel)| (name.clone(), channel.0 as usize))
-            .collect(),
-        coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
-        cap: session.cap,
-    }
-}
-
-/// The manifest's policy with its quantum.
-fn policy(read: &Read, modules: &[LoadedModule]) -> Result<wavelock_kernel::Policy, Failure> {
-    let machine = &read.manifest.machine;
-    let quantum = machine.quantum_cycles;
-    let gap = modules.iter().map(|loaded| loaded.module.code().gap()).max().unwrap_or(Cycles::ZERO);
-    policy_of(machine.policy, quantum, gap, machine.frame_cycles).map_err(|most| {
-        let title = format!(
-            "`quantum_cycles` must be at most {} under `fair`, found {}",
-            grouped(most.0),
-            grouped(quantum.0)
-        );
-        let finding = read.refusal(
-            ManifestValue::Machine("quantum_cycles"),
-            title,
-            format!("allowed: at most {}", grouped(most.0)),
-        );
-        Failure::refused(read.diagnostics(vec![finding]))
-    })
-}
-
-/// A policy with a quantum. Under `fair` the quantum is the base request, the minimum slice is the
-/// smallest that can be enforced with this longest gap, and a round is a frame. The error is the
-/// largest quantum allowed.
-fn policy_of(
-    policy: Policy,
-    quantum: Cycles,
-    gap: Cycles,
-    frame_cycles: Cycles,
-) -> Result<wavelock_kernel::Policy, Cycles> {
-    if let Some(policy) = policy.with_quantum(quantum) {
-        return Ok(policy);
-    }
-    let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
-    FairSettings::new(quantum, least, frame_cycles.max(quantum))
-        .map(wavelock_kernel::Policy::Fair)
-        .map_err(|refused| refused.most)
-}
-
 /// An error of `system`, at the line of the manifest it is about.
 fn refuse(read: &Read, error: &LoadError) -> Failure {
-    let session = |name: &str| {
-        let index = read
-            .manifest
-            .sessions
-            .iter()
-            .position(|session| session.name == name)
-            .unwrap_or_default();
-        SessionId(index as u32)
-    };
-    let (place, label, exit) = match error {
-        LoadError::TooShort { key, least, .. } => (
-            ManifestValue::Machine(key),
-            format!("allowed: at least {}", grouped(least.0)),
-            Exit::Refused,
-        ),
-        LoadError::TooLong { key, .. } => (
-            ManifestValue::Machine(key),
-            format!("allowed: at most {}", grouped(MOST_CYCLES)),
-            Exit::Refused,
-        ),
-        LoadError::Lanes { .. } => {
-            (ManifestValue::Machine("lanes"), "refused".to_owned(), Exit::Refused)
-        }
-        LoadError::MissingImports { session: name, .. } => (
-            ManifestValue::Session(session(name), "module"),
-            "imported by this module".to_owned(),
-            Exit::Refused,
-        ),
-        LoadError::NoGlobal { session: name, .. } => (
-            ManifestValue::Session(session(name), "coroutine_globals"),
-            "not in the module".to_owned(),
-            Exit::Refused,
-        ),
-        LoadError::ContextsNeedCycles { .. } => {
-            (ManifestValue::Machine("wave_picks"), "counted in picks".to_owned(), Exit::Refused)
-        }
-        LoadError::Context { context: name, .. } => {
-            let index = read
-                .manifest
-                .contexts
-                .iter()
-                .position(|context| context.name == *name)
-                .unwrap_or_default();
-            (
-                ManifestValue::Context(index as u32, "budget_cycles"),
-                "requested here".to_owned(),
-                Exit::Refused,
-            )
-        }
-        LoadError::CapTooSmall { session: name, .. } => (
-            ManifestValue::Session(session(name), "budget_cycles"),
-            "requested here".to_owned(),
-            Exit::Refused,
-        ),
-        LoadError::NoLane { session: name, .. } => (
-            ManifestValue::Session(session(name), "name"),
-            "of this session".to_owned(),
-            Exit::Refused,
-        ),
-        LoadError::NoEntry { session: name, .. }
-        | LoadError::Link { session: name, .. }
-        | LoadError::Session { session: name, .. }
-        | LoadError::Start { session: name, .. }
-        | LoadError::Kernel { session: name, .. } => (
-            ManifestValue::Session(session(name), "module"),
-            "of this module".to_owned(),
-            Exit::Refused,
-        ),
-        // The others concern the whole machine, or were already refused when the manifest was read.
-        _ => return Failure::new(Exit::Refused, error.to_string()),
-    };
-    let text = in_words(error);
-    if read.source.text.is_empty() {
-        return Failure::new(exit, text);
+    match manifest::refusal(read, error) {
+        Some(diagnostics) => Failure::refused(diagnostics),
+        None => Failure::new(Exit::Refused, in_words(error)),
     }
-    // The first line is the title; the list that follows is printed below the source line.
-    let mut lines = text.lines();
-    let title = lines.next().unwrap_or_default().to_owned();
-    let finding = lines.fold(read.refusal(place, title, label), |finding, line| {
-        finding.note(line.trim().to_owned())
-    });
-    Failure { exit, reason: Reason::Diagnostics(Box::new(read.diagnostics(vec![finding]))) }
 }
 
 /// An error of `system` about the machine in a trace or snapshot: there is no manifest to point
@@ -442,66 +241,4 @@ pub(super) fn refuse_recorded(path: &Path, error: &LoadError) -> Failure {
         Exit::Refused,
         format!("the machine in `{}` cannot be loaded: {}", path.display(), in_words(error)),
     )
-}
-
-/// The text of an error, with suggestions for misspelled imports.
-fn in_words(error: &LoadError) -> String {
-    let LoadError::MissingImports { missing, .. } = error else { return error.to_string() };
-    let text = error.to_string();
-    let (title, _) = text.split_once('\n').unwrap_or((&text, ""));
-    let row = |import: &MissingImport| format!("\n  {import}{}", meant(import));
-    title.to_owned() + &missing.iter().map(row).collect::<String>()
-}
-
-/// A suggestion for an import whose name does not exist.
-fn meant(import: &MissingImport) -> String {
-    match HostOperation::find(&import.module, &import.name) {
-        Some(_) => String::new(),
-        None => did_you_mean(&import.module, &import.name),
-    }
-}
-
-/// A warning of `system`, unless the manifest has already answered it.
-fn explain(read: &Read, warning: &Warning) -> Option<Diagnostic> {
-    let Warning::NoStackPointer { session: name } = warning;
-    let index = read.manifest.sessions.iter().position(|session| session.name == *name)?;
-    if read.manifest.sessions[index].coroutine_globals.is_some() {
-        return None;
-    }
-    let refusal = read.refusal(
-        ManifestValue::Session(SessionId(index as u32), "module"),
-        String::new(),
-        "of this module",
-    );
-    Some(Diagnostic {
-        severity: crate::diagnostic::Severity::Warning,
-        title: warning.to_string(),
-        help: Some(
-            "if it has no shadow stack, write `coroutine_globals = []` to silence this warning"
-                .to_owned(),
-        ),
-        ..refusal
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manifest::{LIMITS, Takes};
-
-    #[test]
-    fn limits_fit_the_machine() {
-        for key in LIMITS
-            .iter()
-            .filter(|key| !["machine_memory", "session_stack_bytes"].contains(&key.name))
-        {
-            let Takes::Number { most, .. } = key.takes else { panic!("{} is a number", key.name) };
-            assert!(u32::try_from(most).is_ok(), "{} would be cut", key.name);
-        }
-        assert_eq!(
-            system_limits(&Limits::default()),
-            wavelock_system::Limits::default(),
-            "one set of defaults"
-        );
-    }
 }

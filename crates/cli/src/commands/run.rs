@@ -3,7 +3,7 @@
 use super::drive::Driven;
 use super::machine::{Made, make};
 use crate::arguments::RunArguments;
-use crate::diagnostic::Ink;
+use crate::diagnostic::{Ink, Render};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use std::io::Write;

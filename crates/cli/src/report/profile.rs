@@ -5,8 +5,8 @@
 
 use super::model::{Metric, MetricRow, PROFILE_KEYS, Report, WorstFrame};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source};
+use crate::manifest::{Findings, View};
 use crate::suggest::nearest;
-use crate::view::{Findings, View};
 use serde::Serialize;
 use toml::de::DeValue;
 

@@ -34,6 +34,7 @@ const LAYERS: &[Row] = &[
     row("compiled", 3),
     row("system", 3),
     row("waves", 4),
+    row("manifest", 4),
     // Not a test tool: `wavelock soak` runs its machines.
     row("generate", 4),
     row("soak", 5),

@@ -3,8 +3,8 @@
 //! Every message states what was found and what is allowed. Positions are byte ranges of the
 //! manifest's text.
 
-use super::keys::{Key, grouped};
 use crate::diagnostic::{Diagnostic, Span};
+use crate::keys::{Key, grouped};
 
 /// What a manifest gives names to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

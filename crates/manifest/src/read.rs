@@ -5,16 +5,16 @@
 //! reference resolved, or all its problems. Command-line flags override values of `[machine]`
 //! before anything is checked against them.
 
-use super::keys::{
+use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
+use crate::keys::{
     self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES,
     SESSION, TABLES,
 };
-use super::model::{
+use crate::model::{
     Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan,
     find_class,
 };
-use super::problem::{Named, Origin, Problem};
-use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
+use crate::problem::{Named, Origin, Problem};
 use crate::suggest::nearest;
 use crate::view::{At, Findings, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -238,14 +238,14 @@ struct ChannelDraft {
     capacity: u64,
 }
 
-pub(super) struct Reader<'s, 'o> {
-    pub(super) findings: Findings<'s>,
-    pub(super) spans: BTreeMap<ManifestValue, Span>,
+pub(crate) struct Reader<'s, 'o> {
+    pub(crate) findings: Findings<'s>,
+    pub(crate) spans: BTreeMap<ManifestValue, Span>,
     overrides: &'o Overrides,
 }
 
 impl<'s> Reader<'s, '_> {
-    pub(super) fn add(&mut self, span: Span, problem: &Problem) {
+    pub(crate) fn add(&mut self, span: Span, problem: &Problem) {
         self.findings.add(span, problem);
     }
 
@@ -332,7 +332,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A table that may occur several times, such as `[[session]]`.
-    pub(super) fn array<'a, 'i>(
+    pub(crate) fn array<'a, 'i>(
         &mut self,
         table: &'a DeTable<'i>,
         name: &str,
@@ -434,7 +434,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// A valid name.
-    pub(super) fn name(
+    pub(crate) fn name(
         &mut self,
         view: &View<'_, '_>,
         key: &'static keys::Key,

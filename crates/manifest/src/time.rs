@@ -5,11 +5,11 @@
 //! admission control decides at load whether a lane can guarantee a context, with the same
 //! positions.
 
-use super::keys::{self, CONTEXT, GRANT, PROFILES};
-use super::model::{Manifest, Session};
-use super::problem::{Named, Problem};
-use super::read::{ManifestValue, Reader};
 use crate::diagnostic::Span;
+use crate::keys::{self, CONTEXT, GRANT, PROFILES};
+use crate::model::{Manifest, Session};
+use crate::problem::{Named, Problem};
+use crate::read::{ManifestValue, Reader};
 use crate::suggest::nearest;
 use crate::view::{At, View};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Reader<'_, '_> {
     }
 
     /// Reads contexts, profiles and grants into a manifest whose sessions are resolved.
-    pub(super) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
+    pub(crate) fn time(&mut self, table: &DeTable<'_>, manifest: &mut Manifest) {
         let named =
             |(index, session): (usize, &Session)| (session.name.clone(), SessionId(index as u32));
         let sessions: Sessions = manifest.sessions.iter().enumerate().map(named).collect();

@@ -3,7 +3,7 @@
 //! Independent of TOML, files and positions in them; `read` makes these values and guarantees the
 //! ranges given in `keys`.
 
-use super::keys::Limits;
+use crate::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::CapSettings;
@@ -13,11 +13,11 @@ use wavelock_system::{ContextSpec, GrantSpec};
 pub use wavelock_kernel::PolicyKind as Policy;
 
 /// The classes of `class`, most urgent first, by name.
-pub(crate) const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
+pub const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
 
 /// The latency class of a name.
 #[must_use]
-pub(super) fn find_class(name: &str) -> Option<LatencyClass> {
+pub(crate) fn find_class(name: &str) -> Option<LatencyClass> {
     CLASS_NAMES.iter().position(|known| *known == name).map(|index| LatencyClass::ALL[index])
 }
 

@@ -3,7 +3,7 @@
 //! The reader, its suggestions, `docs/manifest.md` and the tests are generated from these tables.
 //! No default depends on the host, because defaults affect the trace.
 
-use super::model::{CLASS_NAMES, Policy};
+use crate::model::{CLASS_NAMES, Policy};
 
 /// The values a key accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,8 @@ impl Key {
     }
 
     /// A limit of a cost profile.
-    pub(crate) const fn limit(name: &'static str, doc: &'static str) -> Self {
+    #[must_use]
+    pub const fn limit(name: &'static str, doc: &'static str) -> Self {
         Self::optional_number(name, 0, u64::MAX, doc)
     }
 
@@ -127,67 +128,67 @@ pub const MOST_LANES: u64 = wavelock_system::MAX_LANES as u64;
 /// The longest frame, quantum or wave.
 pub const MOST_CYCLES: u64 = wavelock_system::MOST_CYCLES.0;
 /// Maximum length of a session, channel or port name, in bytes.
-pub(super) const MOST_NAME_BYTES: usize = 64;
+pub(crate) const MOST_NAME_BYTES: usize = 64;
 /// Maximum number of arguments, environment variables or ports of one session.
-pub(super) const MOST_ENTRIES: usize = 4_096;
+pub(crate) const MOST_ENTRIES: usize = 4_096;
 /// Maximum number of these in all sessions together, counted once per session of a `count`.
-pub(super) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
+pub(crate) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
 
-pub(super) const LANES: Key = Key::number(
+pub(crate) const LANES: Key = Key::number(
     "lanes",
     1,
     MOST_LANES,
     1,
     "number of virtual CPUs; part of the model, so it affects the digest",
 );
-pub(super) const POLICY: Key = Key {
+pub(crate) const POLICY: Key = Key {
     name: "policy",
     takes: Takes::Word { choices: Policy::NAMES, default: "round-robin" },
     doc: "scheduling policy of every lane",
 };
-pub(super) const QUANTUM_CYCLES: Key = Key::number(
+pub(crate) const QUANTUM_CYCLES: Key = Key::number(
     "quantum_cycles",
     1,
     MOST_CYCLES,
     10_000,
     "cycles a coroutine runs before it is preempted",
 );
-pub(super) const FRAME_CYCLES: Key = Key::number(
+pub(crate) const FRAME_CYCLES: Key = Key::number(
     "frame_cycles",
     1,
     MOST_CYCLES,
     1_000_000,
     "length of a frame in cycles, on every lane",
 );
-pub(super) const WAVE_CYCLES: Key = Key::number(
+pub(crate) const WAVE_CYCLES: Key = Key::number(
     "wave_cycles",
     1,
     MOST_CYCLES,
     100_000,
     "length of a wave in cycles: each lane runs slices until its clock passes the wave's end",
 );
-pub(super) const WAVE_PICKS: Key = Key::optional_number(
+pub(crate) const WAVE_PICKS: Key = Key::optional_number(
     "wave_picks",
     1,
     1_000_000,
     "length of a wave in picks per lane, instead of `wave_cycles`; with 1, effects cross lanes after every pick",
 );
-pub(super) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "seed of every random stream");
-pub(super) const MAX_FRAMES: Key = Key::optional_number(
+pub(crate) const SEED: Key = Key::number("seed", 0, u64::MAX, 0, "seed of every random stream");
+pub(crate) const MAX_FRAMES: Key = Key::optional_number(
     "max_frames",
     1,
     u64::MAX,
     "the run stops after this many frames with outcome `frames`; without it there is no limit",
 );
-pub(super) const HANDOFF: Key = Key::switch(
+pub(crate) const HANDOFF: Key = Key::switch(
     "handoff",
     "direct handoff: after a send, the receiver that was blocked on it is the preferred next coroutine of its lane",
 );
-pub(super) const STEAL: Key = Key::switch(
+pub(crate) const STEAL: Key = Key::switch(
     "steal",
     "work stealing: at a wave's end an idle lane takes a whole session from another lane; sessions with `lane` or `lanes` stay",
 );
-pub(super) const BALANCE: Key = Key::switch(
+pub(crate) const BALANCE: Key = Key::switch(
     "balance",
     "load balancing: at a frame's end the most loaded lane gives a whole session to the least loaded; sessions with `lane` or `lanes` stay",
 );
@@ -251,94 +252,94 @@ limits! {
     machine_memory: 1_048_576..=70_368_744_177_664, 8_589_934_592, "bytes of host memory that the machine may reserve for its guests; a machine that needs more is refused at load";
 }
 
-pub(super) const NAME: Key = Key::other(
+pub(crate) const NAME: Key = Key::other(
     "name",
     "letters, digits, `_`, `-`, `.`",
     "",
     "unique; seeds the session's random streams",
 );
-pub(super) const MODULE: Key = Key::other(
+pub(crate) const MODULE: Key = Key::other(
     "module",
     "path of a `.wasm` or `.wat`",
     "",
     "the module it runs; the path is relative to the manifest",
 );
-pub(super) const COUNT: Key = Key::optional_number(
+pub(crate) const COUNT: Key = Key::optional_number(
     "count",
     1,
     65_536,
     "makes this many sessions, named `name.0`, `name.1`, ...; `{index}` in args, env and ports is replaced by the number",
 );
-pub(super) const LANE: Key = Key::optional_number(
+pub(crate) const LANE: Key = Key::optional_number(
     "lane",
     0,
     MOST_LANES - 1,
     "its lane; without it, session i runs on lane i mod `lanes`",
 );
-pub(super) const SESSION_LANES: Key = Key::other(
+pub(crate) const SESSION_LANES: Key = Key::other(
     "lanes",
     "list of lanes",
     "none",
     "lanes its coroutines may run on, instead of `lane`; the first is its home lane, with its channels and its first coroutine",
 );
-pub(super) const PRIORITY: Key = Key::number(
+pub(crate) const PRIORITY: Key = Key::number(
     "priority",
     0,
     255,
     0,
     "priority of its coroutines under the priority policies; larger runs first",
 );
-pub(super) const WEIGHT: Key = Key::number(
+pub(crate) const WEIGHT: Key = Key::number(
     "weight",
     1,
     65_535,
     1_024,
     "share of CPU time under `fair`, relative to other coroutines of the lane",
 );
-pub(super) const CLASS: Key = Key {
+pub(crate) const CLASS: Key = Key {
     name: "class",
     takes: Takes::Word { choices: CLASS_NAMES, default: "normal" },
     doc: "latency class under `fair`: affects how soon a coroutine runs, never its share",
 };
-pub(super) const ARGS: Key = Key::other(
+pub(crate) const ARGS: Key = Key::other(
     "args",
     "list of strings",
     "the session's name",
     "arguments that WASI `args_get` returns",
 );
-pub(super) const ENV: Key = Key::other(
+pub(crate) const ENV: Key = Key::other(
     "env",
     "table of strings",
     "empty",
     "environment variables that WASI `environ_get` returns, in name order",
 );
-pub(super) const PORTS: Key = Key::other(
+pub(crate) const PORTS: Key = Key::other(
     "ports",
     "table: port name to channel name",
     "empty",
     "channels it can send to, or receive from as their owner, by the name that `port` finds",
 );
-pub(super) const COROUTINE_GLOBALS: Key = Key::other(
+pub(crate) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
     "list of global names or indices",
     "empty; a warning if the module spawns and its stack pointer is not found",
     "globals of which each coroutine has its own copy, in addition to `__stack_pointer`; a name that does not exist is refused at load",
 );
 
-pub(super) const CAP_CYCLES: Key = Key::optional_number(
+pub(crate) const CAP_CYCLES: Key = Key::optional_number(
     "budget_cycles",
     1,
     MOST_CYCLES,
     "its cap: cycles of a lane for all its coroutines together, per period; divided evenly among its `lanes`",
 );
-pub(super) const CAP_PERIOD: Key = Key::number(
+pub(crate) const CAP_PERIOD: Key = Key::number(
     "period_frames",
     1,
     wavelock_system::MOST_PERIOD_FRAMES,
     1,
     "frames after which the cap is refilled",
 );
-pub(super) const CAP_OVERRUN: Key = Key {
+pub(crate) const CAP_OVERRUN: Key = Key {
     name: "overrun",
     takes: Takes::Word { choices: &["throttle"], default: "throttle" },
     doc: "what happens when it has used up its cap: its coroutines wait for the next refill",
@@ -363,15 +364,15 @@ pub const SESSION: &[Key] = &[
     CAP_OVERRUN,
 ];
 
-pub(super) const CHANNEL_NAME: Key =
+pub(crate) const CHANNEL_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
-pub(super) const OWNER: Key = Key::other(
+pub(crate) const OWNER: Key = Key::other(
     "owner",
     "session name",
     "",
     "the only session that receives from it; for a counted session the full name, such as `worker.0`",
 );
-pub(super) const CAPACITY: Key = Key::number(
+pub(crate) const CAPACITY: Key = Key::number(
     "capacity",
     1,
     16_777_216,
@@ -382,49 +383,49 @@ pub(super) const CAPACITY: Key = Key::number(
 /// `[[channel]]`.
 pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];
 
-pub(super) const CONTEXT_NAME: Key = Key::other(
+pub(crate) const CONTEXT_NAME: Key = Key::other(
     "name",
     "letters, digits, `_`, `-`, `.`",
     "",
     "its name for `capability` and in reports; unique in its session",
 );
-pub(super) const CONTEXT_SESSION: Key = Key::other(
+pub(crate) const CONTEXT_SESSION: Key = Key::other(
     "session",
     "session name",
     "",
     "the session whose first coroutine holds it; it is on that session's home lane",
 );
-pub(super) const PROFILE: Key = Key::other(
+pub(crate) const PROFILE: Key = Key::other(
     "profile",
     "profile name",
     "none",
     "a `[[profile]]` with the values that this table leaves out",
 );
-pub(super) const BUDGET_CYCLES: Key = Key::optional_number(
+pub(crate) const BUDGET_CYCLES: Key = Key::optional_number(
     "budget_cycles",
     1,
     MOST_CYCLES,
     "cycles of lane time per period; required here or in the profile",
 );
-pub(super) const PERIOD_CYCLES: Key = Key::optional_number(
+pub(crate) const PERIOD_CYCLES: Key = Key::optional_number(
     "period_cycles",
     1,
     MOST_CYCLES,
     "length of the period in cycles; required here or in the profile",
 );
-pub(super) const DEADLINE_CYCLES: Key = Key::optional_number(
+pub(crate) const DEADLINE_CYCLES: Key = Key::optional_number(
     "deadline_cycles",
     1,
     MOST_CYCLES,
     "cycles from a release to its deadline; without it, the period",
 );
-pub(super) const REFILLS: Key = Key::optional_number(
+pub(crate) const REFILLS: Key = Key::optional_number(
     "refills",
     2,
     8,
     "maximum number of separate refills of the budget; without it, 4",
 );
-pub(super) const OVERRUN: Key = Key {
+pub(crate) const OVERRUN: Key = Key {
     name: "overrun",
     takes: Takes::Word {
         choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"],
@@ -432,14 +433,14 @@ pub(super) const OVERRUN: Key = Key {
     },
     doc: "what happens to the holder when it uses up a refill",
 };
-pub(super) const ACTIVATION: Key = Key {
+pub(crate) const ACTIVATION: Key = Key {
     name: "activation",
     takes: Takes::Word { choices: &["sporadic", "constant-bandwidth"], default: "sporadic" },
     doc: "whether a refill's period starts when its holder becomes ready (`sporadic`) or when it runs (`constant-bandwidth`)",
 };
 
 /// `[[context]]`.
-pub(super) const CONTEXT: &[Key] = &[
+pub(crate) const CONTEXT: &[Key] = &[
     CONTEXT_NAME,
     CONTEXT_SESSION,
     PROFILE,
@@ -451,16 +452,16 @@ pub(super) const CONTEXT: &[Key] = &[
     ACTIVATION,
 ];
 
-pub(super) const PROFILE_NAME: Key =
+pub(crate) const PROFILE_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `profile` refers to");
 
 /// `[[profile]]`.
-pub(super) const PROFILES: &[Key] =
+pub(crate) const PROFILES: &[Key] =
     &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
 
-pub(super) const GRANT_SESSION: Key =
+pub(crate) const GRANT_SESSION: Key =
     Key::other("session", "session name", "", "the session that receives it");
-pub(super) const GRANT_OF: Key = Key::other(
+pub(crate) const GRANT_OF: Key = Key::other(
     "of",
     "`\"control\"`, `\"policy\"`",
     "",
@@ -468,7 +469,7 @@ pub(super) const GRANT_OF: Key = Key::other(
 );
 
 /// `[[grant]]`.
-pub(super) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
+pub(crate) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
 
 /// The tables of a manifest: header as written, keys, meaning.
 pub const TABLES: &[(&str, &[Key], &str)] = &[

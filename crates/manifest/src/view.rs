@@ -4,7 +4,8 @@
 //! and then treated as absent.
 
 use crate::diagnostic::{Diagnostic, SHOWN_DIAGNOSTICS, Source, Span};
-use crate::manifest::{Key, Problem, Takes};
+use crate::keys::{Key, Takes};
+use crate::problem::Problem;
 use crate::suggest::nearest;
 use std::borrow::Cow;
 use toml::Spanned;
@@ -12,9 +13,11 @@ use toml::de::{DeTable, DeValue};
 
 /// A value with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) span: Span,
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is written.
+    pub span: Span,
 }
 
 impl<T> At<T> {
@@ -25,7 +28,7 @@ impl<T> At<T> {
 
 /// A table, its header as written in documents, and the keys it may have.
 #[derive(Clone)]
-pub(crate) struct View<'a, 'i> {
+pub struct View<'a, 'i> {
     pub(crate) header: &'static str,
     pub(crate) keys: &'static [Key],
     pub(crate) span: Span,
@@ -34,7 +37,8 @@ pub(crate) struct View<'a, 'i> {
 
 impl<'a, 'i> View<'a, 'i> {
     /// A table of the document.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         header: &'static str,
         keys: &'static [Key],
         span: Span,
@@ -60,13 +64,16 @@ impl<'a, 'i> View<'a, 'i> {
 }
 
 /// The problems found so far in one file.
-pub(crate) struct Findings<'s> {
+pub struct Findings<'s> {
     pub(crate) source: &'s Source,
-    pub(crate) list: Vec<Diagnostic>,
+    /// The problems.
+    pub list: Vec<Diagnostic>,
 }
 
 impl<'s> Findings<'s> {
-    pub(crate) fn new(source: &'s Source) -> Self {
+    /// No problem yet.
+    #[must_use]
+    pub fn new(source: &'s Source) -> Self {
         Self { source, list: Vec::new() }
     }
 
@@ -90,7 +97,7 @@ impl<'s> Findings<'s> {
     }
 
     /// Parses the file. All syntax errors are reported; after one the table may be incomplete.
-    pub(crate) fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
+    pub fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
         let (table, errors) = DeTable::parse_recoverable(&self.source.text);
         for error in &errors {
             let end = self.source.text.len();
@@ -126,7 +133,7 @@ impl<'s> Findings<'s> {
 
     /// Reports every key the table does not have. `tables` are the other tables such a key may
     /// belong to.
-    pub(crate) fn refuse_unknown(
+    pub fn refuse_unknown(
         &mut self,
         view: &View<'_, '_>,
         tables: &[(&'static str, &'static [Key], &'static str)],
@@ -154,7 +161,7 @@ impl<'s> Findings<'s> {
     }
 
     /// A number in the key's range.
-    pub(crate) fn number(&mut self, view: &View<'_, '_>, key: &Key) -> Option<At<u64>> {
+    pub fn number(&mut self, view: &View<'_, '_>, key: &Key) -> Option<At<u64>> {
         let Takes::Number { least, most, .. } = key.takes else { return None };
         let value = view.value(key)?;
         self.number_value(format!("`{}`", key.name), value, least, most, None)
