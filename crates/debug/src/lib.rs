@@ -38,5 +38,5 @@ pub use inversion::{Inversion, can_invert, inversions};
 pub use names::{NameError, function_name, parse_coroutine, show};
 pub use time::ContextRow;
 pub use walk::Progress;
-pub use words::kill_text;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};
+pub use words::kill_text;

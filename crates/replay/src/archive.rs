@@ -11,7 +11,7 @@ use crate::machine::RecordedMachine;
 use crate::record::Level;
 use crate::snapshot::{SnapshotError, SnapshotPosition, check_digest};
 use crate::table::Table;
-use crate::trace::{OpenError, first_chunk};
+use crate::trace::{Ending, OpenError, ending, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use wavelock_machine::PageSlot;
@@ -35,8 +35,8 @@ pub struct Archive<R> {
     pages: Vec<ChunkLocation>,
     snapshots: Vec<ChunkLocation>,
     places: BTreeMap<usize, SnapshotPosition>,
-    /// Whether the file ends with an end chunk.
-    complete: bool,
+    /// How the run ended, if the file has its end.
+    ending: Option<Ending>,
     /// The snapshot that the run was resumed from.
     origin: Option<SnapshotPosition>,
 }
@@ -51,8 +51,8 @@ impl<R: Read + Seek> Archive<R> {
         let mut reader = TraceReader::new(&mut input)?;
         let (level, machine) = first_chunk(&mut reader)?;
         let mut offset = reader.offset();
-        let (mut pages, mut snapshots, mut complete, mut frames, mut begins) =
-            (Vec::new(), Vec::new(), false, false, false);
+        let (mut pages, mut snapshots, mut end_spot, mut frames, mut begins) =
+            (Vec::new(), Vec::new(), None, false, false);
         let length = input.seek(SeekFrom::End(0)).map_err(TraceError::Io)?;
         while offset + CHUNK_HEAD as u64 <= length {
             input.seek(SeekFrom::Start(offset)).map_err(TraceError::Io)?;
@@ -71,14 +71,21 @@ impl<R: Read + Seek> Archive<R> {
                     snapshots.push(spot);
                 }
                 ChunkKind::Frames => frames = true,
-                ChunkKind::End => complete = true,
+                ChunkKind::End => end_spot = Some(spot),
                 _ => {}
             }
             offset = end;
         }
+        let ending = match end_spot {
+            Some(spot) => {
+                let payload = read_spot(&mut input, &spot)?;
+                Some(ending(&payload).map_err(OpenError::Machine)?)
+            }
+            None => None,
+        };
         let places = BTreeMap::new();
         let mut archive =
-            Self { input, level, machine, pages, snapshots, places, complete, origin: None };
+            Self { input, level, machine, pages, snapshots, places, ending, origin: None };
         if begins {
             archive.origin = Some(archive.place(0)?);
         }
@@ -94,7 +101,13 @@ impl<R: Read + Seek> Archive<R> {
     /// Whether the recording was finished, not truncated.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
-        self.complete
+        self.ending.is_some()
+    }
+
+    /// How the run ended, if the recording was finished.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
     }
 
     /// The number of snapshots.

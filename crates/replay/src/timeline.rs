@@ -394,6 +394,15 @@ impl<R: Read + Seek> Timeline<R> {
     /// Runs one stage that is not a step. The events of a frame are reported before its log is
     /// cleared.
     fn advance(&mut self) -> Result<(), TimelineError> {
+        let end = self.archive.ending().filter(|ending| ending.was_stopped());
+        let ended = self.world.frame().0 + 1;
+        if self.world.stage() == Stage::Boundary
+            && self.world.next_frame_number() > Frame::ZERO
+            && end.is_some_and(|ending| ending.frames <= ended)
+        {
+            self.world.stop();
+            return Ok(());
+        }
         let mut ended = EndedFrame {
             lanes: Vec::new(),
             boundary: None,

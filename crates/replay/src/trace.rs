@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
+use wavelock_system::SessionOutcome;
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
 /// Why a trace without an end chunk is incomplete.
@@ -87,6 +88,21 @@ pub struct Ending {
     pub steps: u64,
     /// By session: name, outcome's number, exit code, digest of its observables.
     pub sessions: Vec<(String, u64, i32, Digest)>,
+}
+
+impl Ending {
+    /// Whether the run was stopped at a boundary, without an outcome.
+    #[must_use]
+    pub const fn was_stopped(&self) -> bool {
+        self.outcome == u64::MAX
+    }
+
+    /// Whether the run could have gone on: it was stopped, or its frame limit ended it.
+    #[must_use]
+    pub fn can_continue(&self) -> bool {
+        let is_running = |outcome: u64| outcome == SessionOutcome::Running as u64;
+        self.was_stopped() || self.sessions.iter().any(|(_, outcome, ..)| is_running(*outcome))
+    }
 }
 
 /// The next part of a trace.
@@ -250,7 +266,7 @@ pub(crate) fn nothing_after<R: Read>(reader: &mut TraceReader<R>) -> Result<(), 
     }
 }
 
-fn ending(payload: &[u8]) -> Result<Ending, MachineError> {
+pub(crate) fn ending(payload: &[u8]) -> Result<Ending, MachineError> {
     let mut input = Reader { bytes: payload, offset: 0 };
     let outcome = input.number()?;
     let digest = read_digest(&mut input)?;

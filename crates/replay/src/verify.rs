@@ -12,7 +12,7 @@ use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{
-    HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, UnreadInput, World,
+    HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, Stage, UnreadInput, World,
 };
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::{StartError, Waves};
@@ -199,7 +199,7 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
     }
     let summary = waves.world_mut().summary();
     let unread = waves.world_mut().unread_input();
-    let finished = waves.world().outcome().is_some();
+    let finished = waves.world().stage() == Stage::Over;
     comparison.check_end(finished, &summary);
     if let Some(error) = comparison.error {
         return Err(VerifyError::Open(error));
@@ -402,6 +402,10 @@ impl<R: Read> Sink for Comparison<'_, R> {
             if let Some(snapshot) = self.snapshot.take() {
                 self.compare_state(&snapshot, world);
             }
+        }
+        // The recorded run was stopped at this boundary.
+        if self.expected.is_empty() && self.ending.as_ref().is_some_and(Ending::was_stopped) {
+            world.stop();
         }
     }
 

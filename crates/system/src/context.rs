@@ -108,9 +108,11 @@ impl LaneState {
                 }
                 ContextEventKind::End { overrun } => {
                     let context = event.context;
-                    requests.extend(
-                        event.holder.map(|holder| Request::Kill { holder, context, overrun }),
-                    );
+                    requests.extend(event.holder.map(|holder| Request::Kill {
+                        holder,
+                        context,
+                        overrun,
+                    }));
                     return;
                 }
                 ContextEventKind::Donated { depth } => {

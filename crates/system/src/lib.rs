@@ -107,10 +107,10 @@ pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
+pub use kill::{KillRecord, KillRule};
 pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };
-pub use kill::{KillRecord, KillRule};
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};

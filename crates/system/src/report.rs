@@ -141,9 +141,10 @@ impl World {
             _ if deadlocked => SessionOutcome::Deadlock,
             _ => SessionOutcome::Running,
         });
-        let kills = state.kills.records.iter().map(|kill| {
-            (kill.clone(), context_name(state.capabilities.as_deref(), kill.handle))
-        });
+        let kills =
+            state.kills.records.iter().map(|kill| {
+                (kill.clone(), context_name(state.capabilities.as_deref(), kill.handle))
+            });
         SessionSummary {
             name: state.name.clone(),
             outcome,

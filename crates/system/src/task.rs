@@ -612,9 +612,8 @@ impl TaskTable {
 
     /// Entries of coroutines that were killed and not joined.
     pub(crate) fn kills_not_joined(&self) -> u64 {
-        let killed = |entry: &&Entry| {
-            matches!(entry.state, State::Ended { status: EndStatus::Killed, .. })
-        };
+        let killed =
+            |entry: &&Entry| matches!(entry.state, State::Ended { status: EndStatus::Killed, .. });
         self.entries.iter().filter(killed).count() as u64
     }
 
@@ -642,7 +641,8 @@ impl TaskTable {
 
     /// The session is over: releases every slot and its memory. The totals stay.
     pub(crate) fn clear(&mut self) {
-        let Self { peak, published, finished, faulted, unjoined_faults, unjoined_kills, .. } = *self;
+        let Self { peak, published, finished, faulted, unjoined_faults, unjoined_kills, .. } =
+            *self;
         *self = Self {
             peak,
             published,

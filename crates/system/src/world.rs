@@ -95,8 +95,8 @@ pub trait Sink {
     }
     /// The costs of the frame, if the world keeps costs; comes right after [`Sink::frame`].
     fn costs(&mut self, _costs: &FrameCosts) {}
-    /// Between two frames, after the last one has left: the point for a snapshot. Not called after
-    /// the last frame.
+    /// Between two frames, after the last one has left: the point for a snapshot, and for
+    /// [`World::stop`]. Not called after the last frame.
     fn boundary(&mut self, _world: &mut World) {}
 }
 
@@ -114,6 +114,8 @@ pub(crate) enum Phase {
     Frame,
     /// A wave is open; the number is the lane that steps next in canonical one-step order.
     Wave(usize),
+    /// The run was stopped at a boundary: it has no outcome.
+    Stopped,
     /// The run is over.
     Done(RunOutcome),
 }
@@ -160,6 +162,8 @@ pub struct World {
     /// Boundary events of this frame.
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
+    /// If the frame limit ended the run: the digest without the outcome, and the next frame.
+    pub(crate) before_end: Option<(Digest, Frame)>,
     /// Set while costs are kept in detail.
     pub(crate) wave_profile: Option<Box<WaveProfile>>,
     /// Most coroutines at once in this frame.
@@ -241,7 +245,7 @@ impl World {
             return Err(HostFailure::Kernel(refusal));
         }
         match self.phase {
-            Phase::Done(_) | Phase::Wave(_) => {}
+            Phase::Done(_) | Phase::Stopped | Phase::Wave(_) => {}
             Phase::Boundary => self.begin_frame(),
             Phase::Frame if self.ended_sessions == self.session_groups.len() => {
                 self.end(sink, RunOutcome::Finished);
@@ -390,6 +394,7 @@ impl World {
         let next = if self.has_work() { following } else { self.next_event_frame(following) };
         let last = self.last_frame();
         if self.frame() >= last {
+            self.before_end = Some((Digest::of(&[]), next));
             return self.end(sink, RunOutcome::Frames);
         }
         if self.spec.balance {
@@ -477,8 +482,7 @@ impl World {
                 state.ended.unwrap_or_else(|| state.verdict()) == wanted
             })
         };
-        let (is_faulted, is_killed) =
-            (has(SessionOutcome::Faulted), has(SessionOutcome::Killed));
+        let (is_faulted, is_killed) = (has(SessionOutcome::Faulted), has(SessionOutcome::Killed));
         if let Some(deadlock) = &self.deadlock {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
@@ -489,6 +493,8 @@ impl World {
             _ if is_killed => RunOutcome::Killed,
             outcome => outcome,
         };
+        let digest = self.digest();
+        self.before_end.iter_mut().for_each(|before| before.0 = digest);
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
     }
@@ -565,7 +571,7 @@ impl World {
             Phase::Boundary => Stage::Boundary,
             Phase::Frame => Stage::Frame,
             Phase::Wave(_) => Stage::Wave,
-            Phase::Done(_) => Stage::Over,
+            Phase::Done(_) | Phase::Stopped => Stage::Over,
         }
     }
 

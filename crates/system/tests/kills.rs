@@ -41,7 +41,10 @@ fn a_session_that_its_context_ended_is_killed_with_the_numbers() {
     assert_eq!((kill.rule, kill.budget, kill.frame.0), (KillRule::Context, Cycles(9_000), 0));
     assert!(kill.clock.0 >= 9_000 && kill.clock.0 < 20_000, "{kill:?}");
     let events = run.events(0);
-    let told = format!("Kill {{ session: 0, slot: 0, rule: 0, budget: 9000, overrun: {} }}", kill.overrun.0);
+    let told = format!(
+        "Kill {{ session: 0, slot: 0, rule: 0, budget: 9000, overrun: {} }}",
+        kill.overrun.0
+    );
     assert_eq!(events.iter().filter(|event| **event == told).count(), 1, "{events:?}");
     assert!(events.iter().any(|event| event.contains("End { session: 0, slot: 0, status: 3")));
     assert!(!events.iter().any(|event| event.starts_with("Cancel")), "a kill is no cancellation");
@@ -72,7 +75,8 @@ fn a_kill_that_was_joined_is_handled() {
       {rest})"#
         )
     };
-    let joined = bounded(&body("(call $out32 (call $join (local.get $child) (i32.const 8)))")).run();
+    let joined =
+        bounded(&body("(call $out32 (call $join (local.get $child) (i32.const 8)))")).run();
     assert_eq!(joined.session(0).outcome, SessionOutcome::Finished);
     assert_eq!((joined.outcome, kills(&joined)), (RunOutcome::Finished, vec![(1, Some("audio"))]));
     assert_eq!(joined.numbers(0), [i64::from(wavelock_abi::Errno::Canceled.code())]);
@@ -103,7 +107,11 @@ fn a_session_whose_first_coroutine_another_canceled_is_canceled() {
     )
     .run();
     let session = exits.session(0);
-    assert_eq!((session.outcome, session.exit), (SessionOutcome::Finished, 3), "an exit is no cancel");
+    assert_eq!(
+        (session.outcome, session.exit),
+        (SessionOutcome::Finished, 3),
+        "an exit is no cancel"
+    );
 }
 
 #[test]

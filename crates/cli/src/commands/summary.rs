@@ -2,8 +2,8 @@
 
 use crate::manifest::grouped;
 use crate::report::{
-    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, SessionSummary, Summary, Telemetry,
-    UnreadRow, WaitRow,
+    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, SessionSummary, Summary,
+    Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
@@ -13,8 +13,8 @@ use wavelock_abi::{ChannelId, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
 use wavelock_kernel::CapState;
 use wavelock_system::{
-    CapSummary, Deadlock, FaultRecord, KillRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput,
-    WaitTarget, Waiting, World,
+    CapSummary, Deadlock, FaultRecord, KillRecord, RunOutcome, RunSummary, SessionOutcome,
+    UnreadInput, WaitTarget, Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
@@ -330,9 +330,10 @@ fn print_sessions(text: &mut String, object: &Summary) {
 /// Names the coroutines that a budget ended, with its numbers.
 fn print_kills(text: &mut String, run: &RunSummary, object: &Summary) {
     let bad = AnsiColor::Red.on_default().bold();
-    let kills = object.sessions.iter().flat_map(|session| {
-        session.kills.iter().map(move |kill| (&session.name, kill))
-    });
+    let kills = object
+        .sessions
+        .iter()
+        .flat_map(|session| session.kills.iter().map(move |kill| (&session.name, kill)));
     for (session, kill) in kills.take(SHOWN) {
         let _ = writeln!(
             text,

@@ -181,7 +181,7 @@ impl World {
     /// # Errors
     /// [`StateError::NotABoundary`].
     pub fn outline(&self) -> Result<Vec<u8>, StateError> {
-        if self.phase != Phase::Boundary {
+        if !matches!(self.phase, Phase::Boundary | Phase::Stopped) {
             return Err(StateError::NotABoundary);
         }
         let mut out = Writer::new(Width::Native);
