@@ -275,7 +275,8 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         pin: false,
         host_memory: None,
         recording: &arguments.recording,
-        machine: arguments.recording.record.is_some().then_some(machine),
+        machine: (arguments.recording.record.is_some() || arguments.recording.snapshot.is_some())
+            .then_some(machine),
         report: arguments.report.as_deref(),
         output: &arguments.output,
         json: arguments.json,
