@@ -93,7 +93,7 @@ pub struct Ending {
 impl Ending {
     /// Whether the run was stopped at a boundary, without an outcome.
     #[must_use]
-    pub const fn was_stopped(&self) -> bool {
+    pub const fn was_interrupted(&self) -> bool {
         self.outcome == u64::MAX
     }
 
@@ -101,7 +101,7 @@ impl Ending {
     #[must_use]
     pub fn can_continue(&self) -> bool {
         let is_running = |outcome: u64| outcome == SessionOutcome::Running as u64;
-        self.was_stopped() || self.sessions.iter().any(|(_, outcome, ..)| is_running(*outcome))
+        self.was_interrupted() || self.sessions.iter().any(|(_, outcome, ..)| is_running(*outcome))
     }
 }
 

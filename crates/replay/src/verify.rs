@@ -404,8 +404,8 @@ impl<R: Read> Sink for Comparison<'_, R> {
             }
         }
         // The recorded run was stopped at this boundary.
-        if self.expected.is_empty() && self.ending.as_ref().is_some_and(Ending::was_stopped) {
-            world.stop();
+        if self.expected.is_empty() && self.ending.as_ref().is_some_and(Ending::was_interrupted) {
+            world.suspend();
         }
     }
 

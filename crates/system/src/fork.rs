@@ -1,4 +1,4 @@
-//! Stops and forks: a run that stops at a boundary, and a machine that continues from its current
+//! Suspends and forks: a run that is suspended at a boundary, and a machine that continues from its current
 //! state under another policy or frame limit. The rest of a fork is another run; what has happened is
 //! unchanged.
 
@@ -25,18 +25,18 @@ impl World {
         Ok(())
     }
 
-    /// Stops the run at this boundary, without an outcome: it can be saved, and continues from what
-    /// was saved as if it had not been stopped. `false` if it is not at a boundary.
-    pub fn stop(&mut self) -> bool {
+    /// Suspends the run at this boundary, without an outcome: it can be saved, and continues from what
+    /// was saved as if it had not been suspended. `false` if it is not at a boundary.
+    pub fn suspend(&mut self) -> bool {
         let is_boundary = self.phase == Phase::Boundary;
         if is_boundary {
-            self.phase = Phase::Stopped;
+            self.phase = Phase::Suspended;
         }
         is_boundary
     }
 
     /// Takes back the end of a run that its frame limit ended, and lifts the limit: the run is
-    /// stopped at the boundary after its last frame, where it can be saved. `false` if something
+    /// suspended at the boundary after its last frame, where it can be saved. `false` if something
     /// else ended it.
     ///
     /// What continues from there is a fork, as after [`World::set_max_frames`]: sessions that
@@ -45,14 +45,14 @@ impl World {
         let Some((digest, next)) = self.before_end.take() else { return false };
         self.progress.frame = next;
         self.digest = RunDigest::resume(digest);
-        self.phase = Phase::Stopped;
+        self.phase = Phase::Suspended;
         self.set_max_frames(None);
         true
     }
 
-    /// Continues a run that was stopped.
+    /// Continues a run that was suspended.
     pub fn proceed(&mut self) {
-        if self.phase == Phase::Stopped {
+        if self.phase == Phase::Suspended {
             self.phase = Phase::Boundary;
         }
     }

@@ -136,8 +136,10 @@ impl Driven<'_> {
 /// The exit code of a run; `failed` if one of its files could not be written.
 const fn exit_of(outcome: Option<RunOutcome>, failed: bool) -> Exit {
     match outcome {
-        Some(RunOutcome::Finished | RunOutcome::Frames) | None if failed => Exit::Host,
-        Some(RunOutcome::Finished | RunOutcome::Frames) => Exit::Done,
+        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) | None if failed => {
+            Exit::Host
+        }
+        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) => Exit::Done,
         Some(RunOutcome::Deadlock) => Exit::Deadlock,
         Some(RunOutcome::Faulted) => Exit::Faulted,
         Some(RunOutcome::Killed) => Exit::Killed,

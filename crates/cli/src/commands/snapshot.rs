@@ -145,7 +145,7 @@ impl Sink for Stop<'_> {
     }
 
     fn boundary(&mut self, world: &mut World) {
-        if world.stage() == Stage::Boundary && world.next_frame_number() >= Frame(self.at) {
+        if world.stage().is_boundary() && world.next_frame_number() >= Frame(self.at) {
             let spec = world.spec();
             let lifted = (spec.max_frames != self.machine.spec.max_frames)
                 .then(|| RecordedMachine { spec: spec.clone(), ..self.machine.clone() });
@@ -211,7 +211,7 @@ fn restore_at(
     };
     // The recorded part runs again without output.
     let wanted = Frame(frame.unwrap_or(0));
-    while !(world.stage() == Stage::Boundary && world.next_frame_number() >= wanted) {
+    while !(world.stage().is_boundary() && world.next_frame_number() >= wanted) {
         match world
             .advance(&mut ())
             .map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?
@@ -221,7 +221,7 @@ fn restore_at(
                 world.close_wave();
             }
             Stage::Over if world.reopen() => world.proceed(),
-            Stage::Over => {
+            Stage::Over | Stage::Waiting => {
                 let last = world.frame().0;
                 return Err(Failure::new(
                     Exit::Refused,

@@ -208,7 +208,7 @@ impl Sink for Streams<'_> {
             recorder.boundary(world);
         }
         if self.interrupt.is_set() {
-            world.stop();
+            world.suspend();
         }
     }
 

@@ -86,6 +86,7 @@ pub(super) const fn word(
     match (session.outcome, run) {
         (SessionOutcome::Finished, _) if session.exit != 0 => "exited",
         (SessionOutcome::Running, None) => INTERRUPTED,
+        (SessionOutcome::Running, Some(RunOutcome::Stopped)) => RunOutcome::Stopped.name(),
         (SessionOutcome::Running, _) => RunOutcome::Frames.name(),
         (outcome, _) => outcome.name(),
     }
@@ -240,6 +241,7 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let (style, words) = match run.outcome {
         Some(RunOutcome::Finished) => (good, "finished"),
         Some(RunOutcome::Frames) => (good, "out of frames"),
+        Some(RunOutcome::Stopped) => (good, "stopped"),
         Some(RunOutcome::Deadlock) => (bad, "deadlocked"),
         Some(RunOutcome::Faulted) => (bad, "faulted"),
         Some(RunOutcome::Killed) => (bad, "killed: budget"),
@@ -397,10 +399,10 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
             text,
             "{} still running {}",
             plural(unfinished as u64, "session"),
-            if run.outcome.is_none() {
-                "when Ctrl-C ended the run"
-            } else {
-                "at the last frame (--frames, max_frames)"
+            match run.outcome {
+                None => "when Ctrl-C ended the run",
+                Some(RunOutcome::Stopped) => "when the machine was told to stop",
+                Some(_) => "at the last frame (--frames, max_frames)",
             }
         );
     }
