@@ -60,6 +60,7 @@ pub fn describe(
                 session(id)
             )
         }
+        Event::Unpark { session: id, slot } => format!("unparked {}/{slot}", session(id)),
         Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
         Event::Kill { session: id, slot, rule, budget, overrun } => format!(
             "killed {}/{slot}: it used {} of the {budget} cycles of its {}",
