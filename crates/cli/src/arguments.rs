@@ -165,8 +165,8 @@ pub struct RecordArguments {
         value_parser = |text: &str| number(text, 0, u64::MAX)
     )]
     pub states_every: Option<u64>,
-    /// Write the machine's state at the end of a run that --frames or Ctrl-C ended to this file, for
-    /// `wavelock resume`
+    /// Write the machine's state at the end of a run that --frames or Ctrl-C ended to this file,
+    /// for `wavelock resume`
     #[arg(long, value_name = "SNAPSHOT")]
     pub snapshot: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! Suspends and forks: a run that is suspended at a boundary, and a machine that continues from its current
-//! state under another policy or frame limit. The rest of a fork is another run; what has happened is
-//! unchanged.
+//! Suspends and forks: a run that is suspended at a boundary, and a machine that continues from its
+//! current state under another policy or frame limit. The rest of a fork is another run; what has
+//! happened is unchanged.
 
 use crate::load::{LoadError, check_spec};
 use crate::spec::MachineSpec;
@@ -25,8 +25,8 @@ impl World {
         Ok(())
     }
 
-    /// Suspends the run at this boundary, without an outcome: it can be saved, and continues from what
-    /// was saved as if it had not been suspended. `false` if it is not at a boundary.
+    /// Suspends the run at this boundary, without an outcome: it can be saved, and continues from
+    /// what was saved as if it had not been suspended. `false` if it is not at a boundary.
     pub fn suspend(&mut self) -> bool {
         let is_boundary = self.phase == Phase::Boundary;
         if is_boundary {

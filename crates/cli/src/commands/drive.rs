@@ -255,8 +255,8 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-/// Runs rounds until the run ends or Ctrl-C stops it. `None` if the reader of its output closed the pipe and nothing
-/// else is to be produced.
+/// Runs rounds until the run ends or Ctrl-C stops it. `None` if the reader of its output closed the
+/// pipe and nothing else is to be produced.
 fn drive(
     waves: &mut Waves,
     streams: &mut Streams<'_>,
