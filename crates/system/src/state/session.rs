@@ -408,6 +408,8 @@ fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(),
             [channel.receivers.latest(), channel.selectors.latest(), channel.senders.latest()];
         let is_given = latest.iter().flatten().all(|ticket| ticket.0 <= channel.next_ticket);
         input.check("a ticket that was not given", is_given)?;
+        // Nobody has looked at the messages of senders that wait in this state.
+        channel.is_simple = channel.senders.is_empty();
         channel.refresh();
     }
     Ok(())
