@@ -1,5 +1,5 @@
-//! Inputs of a live machine in a trace: a chunk of inputs comes before the chunk with the frames that
-//! take them (trace-format 17).
+//! Inputs of a live machine in a trace: a chunk of inputs comes before the chunk with the frames
+//! that take them (trace-format 18).
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use wavelock_abi::{Frame, SessionId};
