@@ -14,9 +14,10 @@ use crate::table::Table;
 use crate::trace::{Ending, OpenError, ending, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
+use wavelock_abi::Frame;
 use wavelock_machine::PageSlot;
-use wavelock_system::World;
-use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader};
+use wavelock_system::{Input, World};
+use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader, read_frames};
 
 /// The location of a chunk: its offset, its header, and its length without the header.
 pub(crate) struct ChunkLocation {
@@ -37,6 +38,9 @@ pub struct Archive<R> {
     places: BTreeMap<usize, SnapshotPosition>,
     /// How the run ended, if the file has its end.
     ending: Option<Ending>,
+    /// The inputs that a live machine was given, and the first frame that is not recorded.
+    inputs: Vec<(Frame, Input)>,
+    frames_end: Frame,
     /// The snapshot that the run was resumed from.
     origin: Option<SnapshotPosition>,
 }
@@ -51,8 +55,10 @@ impl<R: Read + Seek> Archive<R> {
         let mut reader = TraceReader::new(&mut input)?;
         let (level, machine) = first_chunk(&mut reader)?;
         let mut offset = reader.offset();
-        let (mut pages, mut snapshots, mut end_spot, mut frames, mut begins) =
-            (Vec::new(), Vec::new(), None, false, false);
+        let (mut pages, mut snapshots, mut end_spot, mut begins) =
+            (Vec::new(), Vec::new(), None, false);
+        let (mut inputs, mut frames): (Vec<ChunkLocation>, Option<ChunkLocation>) =
+            (Vec::new(), None);
         let length = input.seek(SeekFrom::End(0)).map_err(TraceError::Io)?;
         while offset + CHUNK_HEAD as u64 <= length {
             input.seek(SeekFrom::Start(offset)).map_err(TraceError::Io)?;
@@ -67,10 +73,11 @@ impl<R: Read + Seek> Archive<R> {
             match kind {
                 ChunkKind::Pages => pages.push(spot),
                 ChunkKind::Snapshot => {
-                    begins |= !frames;
+                    begins |= frames.is_none();
                     snapshots.push(spot);
                 }
-                ChunkKind::Frames => frames = true,
+                ChunkKind::Frames => frames = Some(spot),
+                ChunkKind::Inputs => inputs.push(spot),
                 ChunkKind::End => end_spot = Some(spot),
                 _ => {}
             }
@@ -84,12 +91,61 @@ impl<R: Read + Seek> Archive<R> {
             None => None,
         };
         let places = BTreeMap::new();
-        let mut archive =
-            Self { input, level, machine, pages, snapshots, places, ending, origin: None };
+        let mut archive = Self {
+            input,
+            level,
+            machine,
+            pages,
+            snapshots,
+            places,
+            ending,
+            inputs: Vec::new(),
+            frames_end: Frame::ZERO,
+            origin: None,
+        };
+        if archive.machine.spec.live {
+            archive.read_inputs(&inputs, frames.as_ref())?;
+        }
         if begins {
             archive.origin = Some(archive.place(0)?);
         }
         Ok(archive)
+    }
+
+    /// Reads the inputs of a live machine, and how far its frames are recorded.
+    fn read_inputs(
+        &mut self,
+        inputs: &[ChunkLocation],
+        frames: Option<&ChunkLocation>,
+    ) -> Result<(), OpenError> {
+        for spot in inputs {
+            let payload = read_spot(&mut self.input, spot)?;
+            let read = crate::live::read_inputs(&payload).map_err(OpenError::Machine)?;
+            self.inputs.extend(read);
+        }
+        if let Some(spot) = frames {
+            let payload = read_spot(&mut self.input, spot)?;
+            let frames = read_frames(&payload).map_err(OpenError::Frames)?;
+            let last = frames.last().map(|frame| Frame(frame.frame.saturating_add(1)));
+            self.frames_end = last.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Gives a live machine that was made from this trace the inputs it has not taken, and lets it
+    /// run the recorded frames.
+    ///
+    /// # Errors
+    /// An input cannot be given: the trace is not the machine's.
+    pub fn feed(&self, world: &mut World) -> Result<(), OpenError> {
+        if !self.machine.spec.live {
+            return Ok(());
+        }
+        let next = world.next_frame_number();
+        let from = self.inputs.partition_point(|(frame, _)| *frame < next);
+        world.give_recorded(self.inputs[from..].iter().cloned()).map_err(OpenError::Input)?;
+        world.allow(self.frames_end);
+        Ok(())
     }
 
     /// The position of the snapshot that the run was resumed from, if it was.
@@ -186,6 +242,7 @@ impl<R: Read + Seek> Archive<R> {
         let wanted = table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
         fill::fill(&mut self.input, &self.pages, &table, wanted)?;
         check_digest(&table, &outline, &mut world)?;
+        self.feed(&mut world)?;
         Ok((world, table))
     }
 

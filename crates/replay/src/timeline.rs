@@ -459,7 +459,9 @@ fn beginning<R: Read + Seek>(
     let machine = &archive.machine;
     let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true)
         .map_err(TimelineError::Load)?;
-    Ok((loaded.world, None))
+    let mut world = loaded.world;
+    archive.feed(&mut world).map_err(TimelineError::Open)?;
+    Ok((world, None))
 }
 
 /// The machine in the state of a snapshot, and the base for anchors after it.

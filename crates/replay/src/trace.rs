@@ -1,6 +1,7 @@
 //! Sequential reader of a trace: its machine, its frames and snapshots one chunk at a time, and its
 //! end if it has one. Elsewhere: random access (`archive`).
 
+use crate::live::read_inputs;
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
 use crate::snapshot::{PageChunk, Snapshot, SnapshotError};
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
-use wavelock_system::SessionOutcome;
+use wavelock_abi::Frame;
+use wavelock_system::{GiveError, Input, SessionOutcome};
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
 /// Why a trace without an end chunk is incomplete.
@@ -28,6 +30,8 @@ pub enum OpenError {
     Snapshot(SnapshotError),
     /// State digests in it.
     States(StatesError),
+    /// An input in it.
+    Input(GiveError),
     /// It does not start with a machine.
     NoMachine,
     /// Bytes follow its end.
@@ -50,6 +54,7 @@ impl fmt::Display for OpenError {
             Self::Frames(error) => error.fmt(f),
             Self::Snapshot(error) => error.fmt(f),
             Self::States(error) => error.fmt(f),
+            Self::Input(error) => error.fmt(f),
             Self::NoMachine => {
                 write!(
                     f,
@@ -121,6 +126,7 @@ pub(crate) enum Part {
     Frames(Vec<u8>),
     Snapshot(Box<Snapshot>),
     States(Vec<StateRecord>),
+    Inputs(Vec<(Frame, Input)>),
     End(Ending),
     Missing(Option<TraceError>),
 }
@@ -192,6 +198,9 @@ impl<R: Read> Trace<R> {
                 Ok(Some((ChunkKind::States, payload))) => {
                     return read_states(&payload).map(Part::States).map_err(OpenError::States);
                 }
+                Ok(Some((ChunkKind::Inputs, payload))) => {
+                    return read_inputs(&payload).map(Part::Inputs).map_err(OpenError::Machine);
+                }
                 Ok(Some((ChunkKind::Snapshot, table))) => {
                     return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found)));
                 }
@@ -228,7 +237,7 @@ impl<R: Read> Trace<R> {
                 Part::Frames(payload) => return Ok(Frames::Some(payload)),
                 Part::End(ending) => return Ok(Frames::End(ending)),
                 Part::Missing(reason) => return Ok(Frames::Missing(reason)),
-                Part::Snapshot(_) | Part::States(_) => {}
+                Part::Snapshot(_) | Part::States(_) | Part::Inputs(_) => {}
             }
         }
     }

@@ -261,8 +261,10 @@ impl World {
         loop {
             let was_boundary = self.phase == Phase::Boundary;
             let stage = self.advance(sink)?;
-            if self.phase == Phase::Boundary && !was_boundary {
+            if stage.is_boundary() && !was_boundary {
+                // The sink may let the machine run on.
                 sink.boundary(self);
+                continue;
             }
             match stage {
                 Stage::Over | Stage::Waiting => return Ok(false),

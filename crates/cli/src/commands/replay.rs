@@ -71,6 +71,7 @@ pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
         OpenError::Trace(_)
         | OpenError::Frames(_)
         | OpenError::NoMachine
+        | OpenError::Input(_)
         | OpenError::Trailing { .. } => Exit::Host,
     };
     let hint = match error {

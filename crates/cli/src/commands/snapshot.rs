@@ -205,7 +205,10 @@ fn restore_at(
     let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
     let mut world = match number {
         None => {
-            World::load(spec, inputs, true).map_err(|error| refuse_recorded(path, &error))?.world
+            let loaded = World::load(spec, inputs, true);
+            let mut world = loaded.map_err(|error| refuse_recorded(path, &error))?.world;
+            archive.feed(&mut world).map_err(unreadable)?;
+            world
         }
         Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };

@@ -16,7 +16,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
-use wavelock_system::{FrameCosts, MachineSpec, Sink, World};
+use wavelock_system::{FrameCosts, Input, MachineSpec, Sink, World};
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;
 
@@ -181,6 +181,12 @@ impl Sink for Streams<'_> {
 
     fn log(&mut self, session: SessionId, bytes: &[u8]) {
         self.guests.push(session, Stream::Log, bytes);
+    }
+
+    fn inputs(&mut self, frame: Frame, inputs: &[Input]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.inputs(frame, inputs);
+        }
     }
 
     fn frame(
