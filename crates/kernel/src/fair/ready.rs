@@ -204,9 +204,15 @@ impl Ready {
         table: &mut EntityTable,
         limit: VirtualTime,
     ) -> Option<u32> {
-        let first = self.first(table, limit)?;
-        self.remove(table, first.slot);
-        Some(first.slot)
+        let Some(listed) = self.first_listed(table, |v| !limit.before(v)) else {
+            return self.tree.take_first(&mut table.arena, limit);
+        };
+        let other = self.tree.first(&table.arena, limit);
+        if other.is_some_and(|other| other.key.before(listed.key)) {
+            return self.tree.take_first(&mut table.arena, limit);
+        }
+        self.remove(table, listed.slot);
+        Some(listed.slot)
     }
 
     /// The minimum virtual runtime of all.
