@@ -63,7 +63,9 @@ fn a_hog_of_twenty_coroutines_capped_to_five_percent_uses_five_percent() {
     };
     for policy in ["round-robin", "fair", "progress-aware", "priority-aging", "priority-fixed"] {
         let (hog, one, _) = shares("", policy);
-        assert!(hog > 0.9 && one < 0.1, "{policy}, no cap: {hog} {one}");
+        // Sessions of equal weight share the lane under `fair`; otherwise coroutines take turns.
+        let is_due = if policy == "fair" { hog > 0.49 && one > 0.49 } else { hog > 0.9 };
+        assert!(is_due && hog + one <= 1.0, "{policy}, no cap: {hog} {one}");
         let (hog, one, run) = shares("budget_cycles = 50_000\npriority = 255", policy);
         assert!((0.0495..=0.05).contains(&hog) && one > 0.94, "{policy}, capped: {hog} {one}");
         let cap = &run["sessions"][0]["cap"][0];
