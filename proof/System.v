@@ -375,7 +375,8 @@ Definition set_body v x := Live (kernel x) (waits x) (joiners x) v.
 Definition set_joiners v x := Live (kernel x) (waits x) v (body x).
 Definition set_reference v x := Live v (waits x) (joiners x) (body x).
 
-Definition reference_at (s : session) (slot : Z) : reference := (slot, k_generation (task_at s slot)).
+Definition reference_at (s : session) (slot : Z) : reference :=
+  (slot, k_generation (task_at s slot)).
 
 Inductive named := Stale_ | IsLive | HasEnded_ (status value : Z).
 
