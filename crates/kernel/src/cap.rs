@@ -123,7 +123,7 @@ impl CapState {
 }
 
 /// The accounts of a lane, ascending by session.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Caps {
     accounts: Vec<CapState>,
     /// Accounts that were reserved. Kept beside the vector's own capacity, which may be larger: a

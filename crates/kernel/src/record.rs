@@ -246,6 +246,7 @@ impl Cold {
 }
 
 /// All records of one lane.
+#[derive(Clone)]
 pub(crate) struct Slab {
     hot: Vec<Hot>,
     links: Vec<Links>,

@@ -19,7 +19,7 @@ pub(crate) struct SessionList {
 }
 
 /// The sessions of a lane, ascending by number. A session without records has no entry.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sessions {
     table: Vec<SessionList>,
     /// Entries that were reserved. Kept beside the vector's own capacity, which may be larger: a

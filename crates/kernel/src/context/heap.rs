@@ -17,7 +17,7 @@ pub(super) fn reserve_total<T>(table: &mut Vec<T>, len: usize, wanted: u32) -> R
     table.try_reserve_exact(more).map_err(|_| Refusal::OutOfMemory { wanted })
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct IndexHeap {
     entries: Vec<Key>,
     /// By slot: its index in `entries`, or [`NIL`].

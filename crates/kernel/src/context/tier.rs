@@ -147,6 +147,7 @@ impl Server {
 pub(crate) const SERVER: u32 = NIL;
 
 /// See the header.
+#[derive(Clone)]
 pub(crate) struct Tier {
     pub(crate) settings: ContextSettings,
     pub(crate) costs: SchedulerCosts,
