@@ -2,7 +2,7 @@
    "Closed under the global context". *)
 
 From Wavelock Require Import Interleave Certificate Machine Invariants Parcels Waves
-  Progress Limits Plan Example Snapshot.
+  Progress Acceptance Limits Example Snapshot.
 
 (* 1. Canonical steps *)
 Print Assumptions round_is_one_step.
@@ -27,19 +27,22 @@ Print Assumptions refused_check_keeps_sets.
 Print Assumptions step_local.
 Print Assumptions own_groups_are_canonical.
 Print Assumptions any_workers_are_canonical.
+Print Assumptions covered_wave_is_canonical.
+Print Assumptions a_state_states_its_layout.
+Print Assumptions checked_checker_is_honest.
+Print Assumptions accepted_grants_are_the_machine's.
+Print Assumptions accepted_covers.
 Print Assumptions certified_wave_is_canonical.
-Print Assumptions planned_checker_is_honest.
-Print Assumptions planned_wave_is_canonical.
-Print Assumptions the_state_describes_itself.
-Print Assumptions planned_run_is_canonical.
+Print Assumptions certified_run_is_canonical.
 Print Assumptions driver_is_canonical.
 Print Assumptions driver_ends_canonically.
 Print Assumptions workers_do_not_matter.
 Print Assumptions arrival_order_does_not_matter.
 Print Assumptions finishing_order_does_not_matter.
 Print Assumptions arrivals_are_canonical.
-Print Assumptions acceptance_alone_is_not_enough.
-Print Assumptions an_empty_certificate_is_accepted.
+Print Assumptions splitting_would_race.
+Print Assumptions a_splitting_certificate_is_refused.
+Print Assumptions an_empty_certificate_is_refused.
 Print Assumptions example_finishes.
 Print Assumptions example_on_two_workers.
 

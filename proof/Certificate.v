@@ -1,8 +1,8 @@
 (* The checker of certificates, as crates/certify computes it, and its soundness.
 
    The functions follow crates/certify/src/check.rs one by one: [mark_lanes],
-   [release], [take_sessions] and [take_channels], [hold], [check_versions],
-   [check_picks], [check_claims], [check]. Numbers are unbounded here; the digest sum is
+   [check_groups], [release], [take_sessions] and [take_channels], [hold], [check_sessions],
+   [check_versions], [check_picks], [check_claims], [check]. Numbers are unbounded here; the digest sum is
    taken modulo 2^64. Where a lane is refused the code leaves some lanes marked; the model
    drops those marks. No later check can see them: each has a mark of its own. *)
 
@@ -27,9 +27,14 @@ Record claim := {
 
 Record certificate := { t_wave : N; t_span : span; t_claims : list claim }.
 
-Record lane_facts := { f_digest : N; f_version : N }.
+(* What the machine states about a lane: of its group, the first lane, the number of sessions,
+   and whether it has something to run. *)
+Record lane_facts := {
+  f_digest : N; f_version : N; f_group : nat; f_sessions : nat; f_work : bool }.
 
-Record facts := { a_wave : N; a_span : span; a_lanes : list lane_facts }.
+(* [a_sessions]: by session, the first lane of its group. *)
+Record facts := {
+  a_wave : N; a_span : span; a_lanes : list lane_facts; a_sessions : list nat }.
 
 Inductive refusal :=
 | BadWave (claimed open : N)
@@ -45,7 +50,12 @@ Inductive refusal :=
 | ReadySet (group : nat) (claimed actual : N)
 | PickSession (group session : nat)
 | PickCount (group : nat) (found allowed : N)
-| PickLane (group lane : nat).
+| PickLane (group lane : nat)
+| OtherGroup (lane claimed actual : nat)
+| SplitGroup (group lane : nat)
+| Unclaimed (group lane : nat)
+| OtherSession (session claimed : nat) (actual : option nat)
+| SessionCount (group found actual : nat).
 
 Definition code (r : refusal) : nat :=
   match r with
@@ -53,7 +63,8 @@ Definition code (r : refusal) : nat :=
   | LaneShared _ _ _ => 4 | UnknownSession _ _ => 5 | SessionShared _ _ _ => 6
   | ChannelShared _ _ _ => 7 | ForeignChannel _ _ => 8 | SetVersion _ _ _ _ => 9
   | ReadySet _ _ _ => 10 | PickSession _ _ => 11 | PickCount _ _ _ => 12
-  | PickLane _ _ => 13
+  | PickLane _ _ => 13 | OtherGroup _ _ _ => 14 | SplitGroup _ _ => 15 | Unclaimed _ _ => 16
+  | OtherSession _ _ _ => 17 | SessionCount _ _ _ => 18
   end.
 
 Record checker := {
@@ -120,6 +131,23 @@ Fixpoint mark_claims (n : N) (at_ : nat) (ms : list claim) (marks : list (N * na
       end
   end.
 
+(* The claimed groups are the machine's, whole, and include every group with work. *)
+Definition is_claimed (n : N) (marks : list (N * nat)) (g : nat) : bool :=
+  match nth_error marks g with Some (m, _) => N.eqb m n | None => false end.
+
+Fixpoint check_groups (n : N) (all : list (N * nat)) (l : nat) (marks : list (N * nat))
+  (fl : list lane_facts) : option refusal :=
+  match marks, fl with
+  | (m, h) :: marks', f :: fl' =>
+      if N.eqb m n then
+        if Nat.eqb h (f_group f) then check_groups n all (S l) marks' fl'
+        else Some (OtherGroup l h (f_group f))
+      else if is_claimed n all (f_group f) then Some (SplitGroup (f_group f) l)
+      else if f_work f then Some (Unclaimed (f_group f) l)
+      else check_groups n all (S l) marks' fl'
+  | _, _ => None
+  end.
+
 Definition accepted_at (k : checker) (g : nat) : option (N * sets) :=
   match nth_error (k_accepted k) g with Some a => a | None => None end.
 
@@ -180,6 +208,32 @@ Definition hold (g : nat) (v : N) (x : sets) (k : checker) : checker * option re
   ({| k_marks := k_marks k; k_sessions := held; k_channels := chans;
       k_accepted := upd g (Some (v, {| x_sessions := ss; x_channels := cs |})) (k_accepted k);
       k_checks := k_checks k |}, e').
+
+(* The sessions of a group, no two of them equal, are the machine's. *)
+Fixpoint check_owners (g : nat) (ss owners : list nat) : option refusal :=
+  match ss with
+  | [] => None
+  | s :: r =>
+      match nth_error owners s with
+      | Some h => if Nat.eqb h g then check_owners g r owners else Some (OtherSession s g (Some h))
+      | None => Some (OtherSession s g None)
+      end
+  end.
+
+Definition check_sessions (g : nat) (x : sets) (f : facts) : option refusal :=
+  match check_owners g (x_sessions x) (a_sessions f) with
+  | Some r => Some r
+  | None =>
+      let found := length (x_sessions x) in
+      match nth_error (a_lanes f) g with
+      | Some a => if Nat.eqb (f_sessions a) found then None
+                  else Some (SessionCount g found (f_sessions a))
+      | None => None
+      end
+  end.
+
+Definition check_sent (g : nat) (o : option sets) (f : facts) : option refusal :=
+  match o with Some x => check_sessions g x f | None => None end.
 
 Fixpoint check_versions (g : nat) (claimed : N) (accepted : option N) (ls : list nat)
   (fl : list lane_facts) : option refusal :=
@@ -245,13 +299,17 @@ Definition check_claim (m : claim) (s : span) (f : facts) (k : checker)
   match e with
   | Some r => (k1, Some r)
   | None =>
-      match check_versions g (m_version m) (option_map fst (accepted_at k1 g))
-              (m_lanes m) (a_lanes f) with
+      match check_sent g (m_sets m) f with
       | Some r => (k1, Some r)
       | None =>
-          let actual := digest_sum (m_lanes m) (a_lanes f) in
-          if N.eqb (m_digest m) actual then (k1, check_picks g m s k1)
-          else (k1, Some (ReadySet g (m_digest m) actual))
+          match check_versions g (m_version m) (option_map fst (accepted_at k1 g))
+                  (m_lanes m) (a_lanes f) with
+          | Some r => (k1, Some r)
+          | None =>
+              let actual := digest_sum (m_lanes m) (a_lanes f) in
+              if N.eqb (m_digest m) actual then (k1, check_picks g m s k1)
+              else (k1, Some (ReadySet g (m_digest m) actual))
+          end
       end
   end.
 
@@ -300,11 +358,15 @@ Definition check (t : certificate) (f : facts) (k : checker) : checker * option 
     | inr e => (with_marks (k_marks k), Some e)
     | inl marks =>
         let k1 := with_marks marks in
-        let gs := changed_groups (t_claims t) in
-        let before := map (fun g => (g, accepted_at k1 g)) gs in
-        match check_claims (t_claims t) (t_span t) f (release_all gs k1) with
-        | (k2, None) => (k2, None)
-        | (k2, Some e) => (fold_left restore before (release_all gs k2), Some e)
+        match check_groups n marks 0 marks (a_lanes f) with
+        | Some e => (k1, Some e)
+        | None =>
+            let gs := changed_groups (t_claims t) in
+            let before := map (fun g => (g, accepted_at k1 g)) gs in
+            match check_claims (t_claims t) (t_span t) f (release_all gs k1) with
+            | (k2, None) => (k2, None)
+            | (k2, Some e) => (fold_left restore before (release_all gs k2), Some e)
+            end
         end
     end.
 
@@ -704,6 +766,47 @@ Proof.
       unfold first_lane. rewrite Em. auto.
 Qed.
 
+Lemma check_groups_spec n all : forall marks l fl,
+  check_groups n all l marks fl = None ->
+  forall i m h f, nth_error marks i = Some (m, h) -> nth_error fl i = Some f ->
+    (m = n -> h = f_group f) /\
+    (m <> n -> is_claimed n all (f_group f) = false /\ f_work f = false).
+Proof.
+  induction marks as [|[m0 h0] marks IH]; intros l fl H i m h f Hm Hf.
+  - destruct i; discriminate.
+  - destruct fl as [|f0 fl]; [destruct i; discriminate|]. simpl in H.
+    destruct (N.eqb_spec m0 n) as [->|Hne].
+    + destruct (Nat.eqb_spec h0 (f_group f0)) as [->|]; [|discriminate].
+      destruct i; simpl in Hm, Hf; [|eauto].
+      injection Hm as <- <-. injection Hf as <-. split; congruence.
+    + destruct (is_claimed n all (f_group f0)) eqn:Ec; [discriminate|].
+      destruct (f_work f0) eqn:Ew; [discriminate|].
+      destruct i; simpl in Hm, Hf; [|eauto].
+      injection Hm as <- <-. injection Hf as <-. split; [congruence|auto].
+Qed.
+
+(* What is sent is the machine's. *)
+Definition own_sets (f : facts) (g : nat) (x : sets) : Prop :=
+  (forall s, In s (x_sessions x) -> nth_error (a_sessions f) s = Some g) /\
+  (forall a, nth_error (a_lanes f) g = Some a -> length (x_sessions x) = f_sessions a).
+
+Lemma check_sessions_spec g x f : check_sessions g x f = None -> own_sets f g x.
+Proof.
+  unfold check_sessions. intros H.
+  destruct (check_owners g (x_sessions x) (a_sessions f)) as [r|] eqn:E; [discriminate|].
+  split.
+  - clear H. revert E. induction (x_sessions x) as [|s ss IH]; simpl; intros E t Ht; [tauto|].
+    destruct (nth_error (a_sessions f) s) as [h|] eqn:Es; [|discriminate].
+    destruct (Nat.eqb_spec h g) as [->|]; [|discriminate].
+    destruct Ht as [<-|Ht]; auto.
+  - intros a Ha. rewrite Ha in H.
+    destruct (Nat.eqb_spec (f_sessions a) (length (x_sessions x))); [auto|discriminate].
+Qed.
+
+Lemma check_sent_spec g o f : check_sent g o f = None ->
+  forall x, o = Some x -> own_sets f g x.
+Proof. intros H x ->. apply check_sessions_spec. exact H. Qed.
+
 Lemma check_versions_spec g v acc ls fl :
   check_versions g v acc ls fl = None ->
   forall l, In l ls -> exists f, nth_error fl l = Some f /\ f_version f = v /\ acc = Some v.
@@ -743,7 +846,8 @@ Definition claim_ok (f : facts) (s : span) (k : checker) (m : claim) : Prop :=
   m_digest m = digest_sum (m_lanes m) (a_lanes f) /\
   (N.of_nat (length (m_picks m)) <= allowed_picks s (length (m_lanes m)))%N /\
   (forall p, In p (m_picks m) ->
-     nth_error (k_marks k) (p_lane p) = Some (k_checks k, first_lane m)).
+     nth_error (k_marks k) (p_lane p) = Some (k_checks k, first_lane m)) /\
+  (forall y, m_sets m = Some y -> own_sets f (first_lane m) y).
 
 Lemma claim_ok_same f s k k' m :
   granted k' m = granted k m -> k_marks k' = k_marks k -> k_checks k' = k_checks k ->
@@ -765,6 +869,8 @@ Proof.
   intros Hinv Hne Hg Hfree H. unfold check_claim in H.
   destruct (match m_sets m with Some x => _ | None => _ end) as [k1 e1] eqn:E1.
   destruct e1 as [r|]; [discriminate|].
+  destruct (check_sent _ _ _) as [r|] eqn:Eo; [discriminate|].
+  assert (Ho := check_sent_spec _ _ _ Eo).
   assert (K : invariant k1 /\ k_marks k1 = k_marks k /\ k_checks k1 = k_checks k /\
      length (k_accepted k1) = length (k_accepted k) /\
      (forall h, h <> first_lane m -> accepted_at k1 h = accepted_at k h) /\
@@ -787,7 +893,7 @@ Proof.
   destruct (N.ltb_spec (allowed_picks s (length (m_lanes m)))
                        (N.of_nat (length (m_picks m)))) as [|Hcount]; [discriminate|].
   assert (Hpk := check_each_pick_spec _ _ _ Hp).
-  unfold claim_ok, granted. split; [|split; [|split; [|split]]]; auto.
+  unfold claim_ok, granted. split; [|split; [|split; [|split; [|split]]]]; auto.
   - destruct (m_lanes m) as [|l0 rest] eqn:El; [congruence|].
     destruct (Hv l0 (or_introl eq_refl)) as (a & _ & _ & Hacc).
     destruct (accepted_at k1 (first_lane m)) as [[v x]|] eqn:Ea; [|discriminate].
@@ -812,7 +918,8 @@ Lemma check_claims_spec ms s f : forall k k',
   check_claims ms s f k = (k', None) ->
   invariant k' /\ (forall m, In m ms -> claim_ok f s k' m) /\
   k_marks k' = k_marks k /\ k_checks k' = k_checks k /\
-  (forall h, ~ In h (flat_map m_lanes ms) -> accepted_at k' h = accepted_at k h).
+  (forall h, ~ In h (flat_map m_lanes ms) -> accepted_at k' h = accepted_at k h) /\
+  length (k_accepted k') = length (k_accepted k).
 Proof.
   induction ms as [|m ms IH]; intros k k' Hinv Hnd Hne Hlen Hfree H; simpl in H.
   - injection H as <-. split; auto. split; [simpl; tauto|auto].
@@ -832,11 +939,11 @@ Proof.
     { intros m' Hm' Heq. apply (Hsep (first_lane m)); auto.
       apply in_flat_map. exists m'. split; auto. rewrite <- Heq.
       apply first_lane_in. apply Hne. right; auto. }
-    destruct (IH k1 k') as (I2 & O2 & M2 & C2 & A2); auto.
+    destruct (IH k1 k') as (I2 & O2 & M2 & C2 & A2 & L2); auto.
     { intros m' Hm'. apply Hne. right; auto. }
     { intros m' Hm'. rewrite L1. apply Hlen. right; auto. }
     { intros m' Hm' Hs. rewrite A1; auto. apply Hfree; auto. right; auto. }
-    split; auto. split; [|split; [congruence|split; [congruence|]]].
+    split; auto. split; [|split; [congruence|split; [congruence|split; [|congruence]]]].
     + intros m' [<-|Hm']; auto.
       apply claim_ok_same with k1; auto; try congruence.
       unfold granted. apply A2. apply Hsep. auto.
@@ -882,7 +989,14 @@ Record accepted_wave (t : certificate) (f : facts) (k : checker) : Prop := {
   ok_owner : forall m v x c, In m (t_claims t) -> granted k m = Some (v, x) ->
     In c (x_channels x) -> In (fst c) (x_sessions x);
   (* A listed pick is on a lane of its group. *)
-  ok_picks : forall m p, In m (t_claims t) -> In p (m_picks m) -> In (p_lane p) (m_lanes m) }.
+  ok_picks : forall m p, In m (t_claims t) -> In p (m_picks m) -> In (p_lane p) (m_lanes m);
+  (* A claimed lane is in the machine's group that is claimed. *)
+  ok_group : forall m l a, In m (t_claims t) -> In l (m_lanes m) ->
+    nth_error (a_lanes f) l = Some a -> first_lane m = f_group a;
+  (* A lane that is not claimed is of a group without work that is not claimed either. *)
+  ok_rest : forall l a, l < length (k_accepted k) -> nth_error (a_lanes f) l = Some a ->
+    ~ In l (flat_map m_lanes (t_claims t)) ->
+    f_work a = false /\ ~ In (f_group a) (flat_map m_lanes (t_claims t)) }.
 
 Lemma nodup_flat_map_index {A B} (f : A -> list B) : forall (l : list A),
   NoDup (flat_map f l) ->
@@ -926,12 +1040,14 @@ Proof.
       rewrite (MC m l) in Hl'; auto. injection Hl' as <-. simpl. lia.
     - rewrite MB in Hl'; auto. apply nth_error_In in Hl'.
       rewrite Forall_forall in Hm. apply Hm in Hl'. lia. }
+  destruct (check_groups _ _ _ _ _) as [e|] eqn:Eg; [discriminate|].
+  assert (Hgr := check_groups_spec _ _ _ _ _ Eg).
   set (gs := changed_groups (t_claims t)) in *.
   destruct (release_all_spec gs k1 I1) as (I2 & M2 & C2 & L2 & A2 & _).
   destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
   destruct e2 as [e|]; [discriminate|]. injection H as <-.
   destruct (check_claims_spec (t_claims t) (t_span t) f _ k2 I2 MD MN)
-    as (I3 & O3 & M3 & C3 & _); auto.
+    as (I3 & O3 & M3 & C3 & _ & L3); auto.
   { intros m Hm. rewrite L2. unfold k1; simpl.
     destruct Hinv as (Hl & _). rewrite <- Hl.
     apply MA. apply in_flat_map. exists m. split; auto. apply first_lane_in. auto. }
@@ -956,7 +1072,7 @@ Proof.
     destruct Si, Sj. congruence.
   - intros m v x c Hm G Hc. destruct I3 as (_ & _ & Ha & _).
     destruct (Ha _ _ _ G) as (_ & _ & _ & S1). apply S1 in Hc. tauto.
-  - intros m p Hm Hp. destruct (O3 m Hm) as (_ & _ & _ & _ & Hpick).
+  - intros m p Hm Hp. destruct (O3 m Hm) as (_ & _ & _ & _ & Hpick & _).
     specialize (Hpick p Hp). rewrite M3, M2, C3, C2 in Hpick. unfold k1 in Hpick. simpl in Hpick.
     destruct (in_dec Nat.eq_dec (p_lane p) (flat_map m_lanes (t_claims t))) as [Hi|Hi].
     + apply in_flat_map in Hi. destruct Hi as (m' & Hm' & Hin).
@@ -969,6 +1085,18 @@ Proof.
     + rewrite MB in Hpick; auto. apply nth_error_In in Hpick.
       destruct Hinv as (_ & Hmk & _). rewrite Forall_forall in Hmk.
       apply Hmk in Hpick. simpl in Hpick. lia.
+  - intros m l a Hm Hl Ha. destruct (Hgr l _ _ a (MC m l Hm Hl) Ha) as [G1 _]. auto.
+  - intros l a Hl Ha Hn. rewrite L3, L2 in Hl. unfold k1 in Hl. simpl in Hl.
+    destruct Hinv as (Hlen & Hmk & _).
+    destruct (nth_error marks l) as [[m h]|] eqn:E.
+    2:{ apply nth_error_None in E. lia. }
+    destruct (Hgr l m h a E Ha) as [_ G2].
+    assert (Hne : m <> N.succ (k_checks k)).
+    { rewrite MB in E; auto. apply nth_error_In in E. rewrite Forall_forall in Hmk.
+      apply Hmk in E. simpl in E. lia. }
+    destruct (G2 Hne) as [G3 G4]. split; auto. intros Hin.
+    apply in_flat_map in Hin. destruct Hin as (m' & Hm' & Hin).
+    unfold is_claimed in G3. rewrite (MC m' _ Hm' Hin), N.eqb_refl in G3. discriminate.
 Qed.
 
 (* The invariant holds after every check, accepted or refused. *)
@@ -1008,6 +1136,7 @@ Proof.
           + apply Hlen. left; auto.
         - injection E0 as <- _. auto. }
       destruct e0; [injection E1 as <- _; auto|].
+      destruct (check_sent _ _ _); [injection E1 as <- _; auto|].
       destruct (check_versions _ _ _ _ _); [injection E1 as <- _; auto|].
       destruct (N.eqb _ _); injection E1 as <- _; auto. }
     destruct K as (K1 & K2 & K3).
@@ -1070,6 +1199,7 @@ Proof.
   specialize (I1 Hm1).
   set (k1 := {| k_marks := marks; k_sessions := k_sessions k; k_channels := k_channels k;
                 k_accepted := k_accepted k; k_checks := N.succ (k_checks k) |}) in *.
+  destruct (check_groups _ _ _ _ _) as [e|]; [exact I1|].
   set (gs := changed_groups (t_claims t)) in *.
   destruct (release_all_spec gs k1 I1) as (I2 & M2 & C2 & L2 & A2 & _).
   destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
@@ -1151,6 +1281,7 @@ Proof.
       intros h Hh. apply F4. intros ->. apply Hh; [discriminate|auto].
     - injection E1 as <- _. auto. }
   destruct e1; [injection H as <- _; auto|].
+  destruct (check_sent _ _ _); [injection H as <- _; auto|].
   destruct (check_versions _ _ _ _ _); [injection H as <- _; auto|].
   destruct (N.eqb _ _); injection H as <- _; auto.
 Qed.
@@ -1337,6 +1468,7 @@ Proof.
       rewrite (MC m l) in Hl'; auto. injection Hl' as <-. simpl. lia.
     - rewrite MB in Hl'; auto. apply nth_error_In in Hl'.
       rewrite Forall_forall in Hm. apply Hm in Hl'. lia. }
+  destruct (check_groups _ _ _ _ _) as [e|]; [injection H as <- _; auto|].
   set (gs := changed_groups (t_claims t)) in *.
   assert (Hgs : forall g, In g gs -> g < length (k_accepted k1)).
   { intros g Hg. unfold gs, changed_groups in Hg. apply in_map_iff in Hg.
@@ -1378,6 +1510,7 @@ Proof.
   destruct (N.eqb (t_wave t) (a_wave f)); simpl in H; [|discriminate].
   destruct (span_eqb (t_span t) (a_span f)); simpl in H; [|discriminate].
   destruct (mark_claims _ 0 (t_claims t) (k_marks k)) as [marks|]; [|discriminate].
+  destruct (check_groups _ _ _ _ _); [discriminate|].
   destruct (check_claims _ _ _ _) as [k2 e2] eqn:Ec.
   destruct e2 as [e|]; [discriminate|]. injection H as <-.
   destruct (check_claims_others _ _ _ _ _ _ Ec) as (_ & _ & O3).

@@ -3,7 +3,7 @@
    theorems are about something. *)
 
 From Coq Require Import List Arith NArith Bool.
-From Wavelock Require Import Interleave Certificate Machine Invariants Waves Plan.
+From Wavelock Require Import Interleave Certificate Machine Invariants Waves Acceptance.
 Import ListNotations.
 
 (* A coroutine is (who, position in its script); memory is the sum of what it received. *)
@@ -38,11 +38,18 @@ Proof. vm_compute. auto. Qed.
 Theorem example_wave : phase _ _ (go 2) = InWave 0.
 Proof. vm_compute. auto. Qed.
 
-Definition example_plan : certificate := plan 0 (Cycles 40) [] (describe _ _ (go 2)).
+(* A certificate with a claim for each of the two groups. *)
+Definition example_claim (l : nat) : claim :=
+  {| m_lanes := [l]; m_version := 1;
+     m_sets := Some {| x_sessions := [l]; x_channels := [] |}; m_digest := 0; m_picks := [] |}.
 
-Definition example_facts : facts := {|
-  a_wave := 0; a_span := Cycles 40;
-  a_lanes := [{| f_digest := 0; f_version := 1 |}; {| f_digest := 0; f_version := 1 |}] |}.
+Definition example_plan : certificate :=
+  {| t_wave := 0; t_span := Cycles 40; t_claims := [example_claim 0; example_claim 1] |}.
+
+Definition versions (_ : nat) : N := 1.
+Definition digests (_ : nat) : N := 0.
+
+Definition example_facts : facts := facts_of _ _ versions digests (Cycles 40) (go 2).
 
 Definition granted_by : checker := fst (check example_plan example_facts (new_checker 2 2)).
 
@@ -51,8 +58,8 @@ Definition on_two (sched : list nat) : list (list nat) * state N (nat * nat) :=
     (granted_view granted_by example_plan (homes _ _ (go 2)))
     (map m_lanes (t_claims example_plan)) sched (go 2).
 
-(* The planner's certificate has two claims and is accepted, two schedules complete the
-   wave, and it ends as in the canonical run. *)
+(* The certificate has two claims and is accepted, two schedules complete the wave, and it
+   ends as in the canonical run. *)
 Theorem example_on_two_workers :
   length (t_claims example_plan) = 2 /\
   snd (check example_plan example_facts (new_checker 2 2)) = None /\
@@ -65,11 +72,10 @@ Proof.
   split; [vm_compute; auto|]. split; [vm_compute; auto|].
   assert (H : exists j, run _ _ example_slice first example_cfg j (go 2)
      = end_wave _ _ example_cfg (snd (on_two (repeat 0 9 ++ repeat 1 9)))).
-  { apply (certified_wave_is_canonical _ _ example_slice first example_cfg
-             (new_checker 2 2) granted_by example_plan example_facts).
+  { apply (certified_wave_is_canonical _ _ example_slice first example_cfg 2 versions digests
+             (Cycles 40) example_plan (new_checker 2 2) granted_by).
     - apply example_wave.
-    - apply new_checker_invariant.
-    - vm_compute. auto.
+    - apply checked_start.
     - vm_compute. auto.
     - vm_compute. auto. }
   destruct H as [j Hj]. exists j. rewrite <- Hj. unfold go. apply run_app.

@@ -1,14 +1,13 @@
-(* What acceptance alone does not give.
+(* What the checker refuses, and why it has to.
 
-   The checker compares claims with each other and with versions and digests that the
-   machine states. It does not know which sessions live on a lane: it takes the sets
-   from the planner. So it accepts a certificate that splits one group in two, if each
-   session is claimed once. Two workers that ran the claimed lanes with the sessions
-   that really live there would race. The theorem of Waves.v therefore has the premise
-   [covers], and the shipped pool runs the world's own groups, not the claimed ones. *)
+   A certificate that splits one group in two claims each session once, so the comparison of the
+   claims with each other finds nothing wrong. Two workers that ran the claimed lanes with the
+   sessions that really live there would race: two interleavings give two memories
+   ([splitting_would_race]). The checker refuses it, because it compares the claims with the
+   groups that the machine states ([a_splitting_certificate_is_refused]). *)
 
-From Coq Require Import List Arith NArith Bool.
-From Wavelock Require Import Interleave Certificate Machine Waves.
+From Coq Require Import List Arith NArith Bool Lia.
+From Wavelock Require Import Interleave Certificate Machine Waves Acceptance.
 Import ListNotations.
 
 (* Guests over one number: a coroutine adds one or doubles it, and ends. *)
@@ -26,18 +25,16 @@ Definition split : state N bool :=
     [Session N bool 3%N [Some (Coro bool true 0 None); Some (Coro bool false 1 None)] [] []]
     [[0; 1]] 0 0 (InWave 0) [].
 
-Definition lying : certificate := {|
-  t_wave := 0; t_span := Cycles 100;
-  t_claims := [
-    {| m_lanes := [0]; m_version := 1;
-       m_sets := Some {| x_sessions := []; x_channels := [] |}; m_digest := 7; m_picks := [] |};
-    {| m_lanes := [1]; m_version := 1;
-       m_sets := Some {| x_sessions := [0]; x_channels := [] |}; m_digest := 7; m_picks := [] |}]
-           |}.
+Definition a_claim (ls ss : list nat) : claim :=
+  {| m_lanes := ls; m_version := 1;
+     m_sets := Some {| x_sessions := ss; x_channels := [] |}; m_digest := 7; m_picks := [] |}.
 
-Definition split_facts : facts := {|
-  a_wave := 0; a_span := Cycles 100;
-  a_lanes := [{| f_digest := 7; f_version := 1 |}; {| f_digest := 7; f_version := 1 |}] |}.
+Definition lying : certificate := {|
+  t_wave := 0; t_span := Cycles 100; t_claims := [a_claim [0] []; a_claim [1] [0]] |}.
+
+(* What the state states, with version 1 and ready digest 7 or 0. *)
+Definition split_facts : facts :=
+  facts_of N bool (fun _ => 1%N) (fun l => if l =? 0 then 7%N else 0%N) (Cycles 100) split.
 
 Definition claimed_wave (sched : list nat) : list (list nat) * state N bool :=
   parallel_wave N bool tiny_slice (fun _ => 0) tiny_cfg (sees [[0; 1]])
@@ -45,25 +42,41 @@ Definition claimed_wave (sched : list nat) : list (list nat) * state N bool :=
 
 Definition memory (st : state N bool) : list N := map (s_mem N bool) (sessions N bool st).
 
-Theorem acceptance_alone_is_not_enough :
-  snd (check lying split_facts (new_checker 2 1)) = None /\
+Theorem splitting_would_race :
   complete _ (claimed_wave [0; 0; 1; 1]) /\ complete _ (claimed_wave [1; 1; 0; 0]) /\
   memory (snd (claimed_wave [0; 0; 1; 1])) = [8%N] /\
-  memory (snd (claimed_wave [1; 1; 0; 0])) = [7%N] /\
-  covers N bool (fst (check lying split_facts (new_checker 2 1))) lying split = false.
+  memory (snd (claimed_wave [1; 1; 0; 0])) = [7%N].
 Proof. repeat split; repeat constructor. Qed.
+
+Theorem a_splitting_certificate_is_refused :
+  snd (check lying split_facts (new_checker 2 1)) = Some (OtherGroup 1 1 0).
+Proof. vm_compute. reflexivity. Qed.
+
+(* The honest one is accepted. *)
+Theorem a_whole_certificate_is_accepted :
+  snd (check {| t_wave := 0; t_span := Cycles 100; t_claims := [a_claim [0; 1] [0]] |}
+         split_facts (new_checker 2 1)) = None.
+Proof. vm_compute. reflexivity. Qed.
+
+(* Sets that leave out a session, or name one of another group, are refused. *)
+Theorem another_set_is_refused :
+  snd (check {| t_wave := 0; t_span := Cycles 100; t_claims := [a_claim [0; 1] []] |}
+         split_facts (new_checker 2 1)) = Some (SessionCount 0 0 1).
+Proof. vm_compute. reflexivity. Qed.
 
 (* The state's own groups put both lanes in one. *)
 Theorem the_state_has_one_group : groups_of 2 (homes N bool split) = [[0; 1]].
 Proof. reflexivity. Qed.
 
-(* A certificate without claims is accepted: the checker does not ask that every group
-   with work is claimed. *)
-Theorem an_empty_certificate_is_accepted w s fl k :
-  snd (check {| t_wave := w; t_span := s; t_claims := [] |}
-         {| a_wave := w; a_span := s; a_lanes := fl |} k) = None.
+(* A certificate without claims is refused while any lane's group has work. *)
+Theorem an_empty_certificate_is_refused w s f k l a :
+  invariant k -> l < length (k_accepted k) ->
+  nth_error (a_lanes f) l = Some a -> f_work a = true ->
+  snd (check {| t_wave := w; t_span := s; t_claims := [] |} f k) <> None.
 Proof.
-  unfold check. cbn [t_wave t_span a_wave a_span t_claims]. rewrite N.eqb_refl.
-  assert (H : span_eqb s s = true) by (destruct s; apply N.eqb_refl).
-  rewrite H. reflexivity.
+  intros I Hl Ha Hw H. set (t := {| t_wave := w; t_span := s; t_claims := [] |}) in *.
+  destruct (check t f k) as [k' e] eqn:E. cbn [snd] in H. subst e.
+  assert (A := check_sound _ _ _ _ I E). destruct A as [_ _ _ _ _ _ _ _ _ _ AR].
+  destruct (AR l a) as [X _]; auto; [|congruence].
+  assert (L := check_length t f k). rewrite E in L. cbn [fst] in L. lia.
 Qed.

@@ -5,9 +5,10 @@
 
    - with the groups the state itself holds ([own_groups_*]): lanes that share a
      session are in one group; nothing else is assumed;
-   - with the groups a certificate claims ([certified_*]): the checker accepted it,
-     and what it granted covers the sessions that live on the claimed lanes. A worker
-     sees the sessions it was granted and no others.
+   - with the groups a certificate claims ([covered_wave_is_canonical]): the checker accepted
+     it, and what it granted covers the sessions that live on the claimed lanes. A worker
+     sees the sessions it was granted and no others. Acceptance.v shows that acceptance
+     implies this.
 
    In both, every complete interleaving ends in the canonical state, logs included. *)
 
@@ -607,7 +608,7 @@ Definition covers (k : checker) (t : certificate) (st : state) : bool :=
       match nth_error (lanes _ _ st) l with Some x => idle_lane x | None => true end)
     (seq 0 (length (lanes _ _ st))).
 
-Theorem certified_wave_is_canonical k k' t f sched (st : state) :
+Theorem covered_wave_is_canonical k k' t f sched (st : state) :
   phase _ _ st = InWave 0 ->
   invariant k -> check t f k = (k', None) -> covers k' t st = true ->
   let gs := map m_lanes (t_claims t) in
@@ -714,7 +715,7 @@ Proof.
     + match goal with
       | P : phase _ _ st = InWave 0, E : check _ _ k = _, C : covers _ _ _ = true, K : complete _
           |- _ =>
-          exact (certified_wave_is_canonical _ _ _ _ _ _ P Hk E C K)
+          exact (covered_wave_is_canonical _ _ _ _ _ _ P Hk E C K)
       end.
   - split; [|exists 0; auto].
     match goal with E : check ?t ?f k = _ |- _ =>

@@ -25,11 +25,12 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions.
+/// default; caps of sessions; a machine that is live.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
+const LIVE: u64 = 8;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -164,6 +165,9 @@ impl MachineSpec {
         if self.has_caps() {
             (CAPS, self.caps()).write(&mut out);
         }
+        if self.live {
+            Codec::write(&LIVE, &mut out);
+        }
         out.bytes
     }
 
@@ -247,6 +251,10 @@ impl MachineSpec {
                 CAPS => {
                     let caps: Vec<_> = Codec::read(input)?;
                     self.set_caps(&caps)
+                }
+                LIVE => {
+                    self.live = true;
+                    true
                 }
                 _ => false,
             };

@@ -351,6 +351,8 @@ events! {
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
+    InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
+    Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
 }
 
 #[cfg(test)]
