@@ -116,7 +116,7 @@ pub use live::{
 pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };
-pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
+pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};

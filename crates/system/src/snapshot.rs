@@ -13,7 +13,8 @@ use crate::context::Request;
 use crate::deadlock::Deadlock;
 use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
-use crate::input::InputEvent;
+use crate::live::Given;
+use crate::parcels::Parcel;
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
 use crate::state::{StateError, StateHead};
@@ -67,7 +68,9 @@ struct Kept {
     session_groups: Vec<GroupIndex>,
     group_lanes: Vec<LaneId>,
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
-    inputs: VecDeque<InputEvent>,
+    inputs: VecDeque<Given>,
+    waiting_bytes: u64,
+    is_stopping: bool,
     ended_sessions: usize,
     sampled: Vec<SessionId>,
     boundary: Vec<u8>,
@@ -145,7 +148,8 @@ impl KeptLane {
             requests,
             refusal,
         } = lane;
-        debug_assert!(outbox.is_empty() && parcels.is_empty(), "no effect crosses a boundary");
+        let is_empty = outbox.is_empty() && parcels.iter().all(Parcel::is_empty);
+        debug_assert!(is_empty, "no effect crosses a boundary");
         Self {
             id: *id,
             kernel: kernel.clone(),
@@ -244,6 +248,8 @@ impl World {
             group_lanes: self.group_lanes.clone(),
             wired_senders: self.wired_senders.clone(),
             inputs: self.inputs.clone(),
+            waiting_bytes: self.waiting_bytes,
+            is_stopping: self.is_stopping,
             ended_sessions: self.ended_sessions,
             sampled: self.sampled.clone(),
             boundary: self.boundary.clone(),
@@ -265,7 +271,9 @@ impl World {
     }
 
     /// Returns to a snapshot of this machine, whatever happened since, also after the run's end.
-    /// Copies what differs. A snapshot of another machine makes the world that machine.
+    /// Copies what differs. Inputs that were given and wait are those of the snapshot; up to which
+    /// frame the machine may run ([`World::allow`]) does not change. A snapshot of another machine
+    /// makes the world that machine.
     pub fn roll_back(&mut self, snapshot: &Snapshot) {
         let kept = &*snapshot.0;
         let mut donors = Donors::of(core::mem::take(&mut self.groups));
@@ -280,6 +288,9 @@ impl World {
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
             inputs: kept.inputs.clone(),
+            waiting_bytes: kept.waiting_bytes,
+            until: self.until,
+            is_stopping: kept.is_stopping,
             ended_sessions: kept.ended_sessions,
             sampled: kept.sampled.clone(),
             boundary: kept.boundary.clone(),

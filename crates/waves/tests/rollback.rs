@@ -36,7 +36,7 @@ fn next_boundary(waves: &mut Waves) -> bool {
                 waves.round(&mut ()).expect("the host can");
             }
             Stage::Over => return false,
-            stage if stage == Stage::Frame => {}
+            Stage::Frame => {}
             _ => return true,
         }
     }

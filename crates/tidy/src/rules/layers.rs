@@ -46,6 +46,8 @@ const LAYERS: &[Row] = &[
     Row { beside: &["view"], ..row("debug", 5) },
     // Of the kernel it uses only the names of reasons and sources.
     Row { only: Some(&["abi", "kernel", "trace"]), ..row("view", 5) },
+    // What an embedder uses of everything below.
+    row("wavelock", 5),
     row("cli", 6),
     row("tidy", TOOL),
     row("xtask", TOOL),
