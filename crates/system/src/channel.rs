@@ -32,6 +32,13 @@ pub(crate) struct WaitingSender {
     pub(crate) message: Message,
 }
 
+impl WaitingSender {
+    /// Whether the fast path can let its message enter.
+    fn is_simple(&self) -> bool {
+        self.local && matches!(self.message, Message::Number(_))
+    }
+}
+
 /// How a wired channel shares its space among the lanes that send to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Wiring {
@@ -94,8 +101,9 @@ pub(crate) struct Channel {
     pub(crate) closed: bool,
     /// In [`Group::touched`](crate::group::Group): its space is divided anew at the wave's end.
     pub(crate) touched: bool,
-    /// The predicate of the fast path: open, unwired, holds numbers only, and no sender or
-    /// selector waits. Never true by mistake; may stay false until [`Channel::refresh`].
+    /// The predicate of the fast path: open, unwired, holds numbers only, and no selector waits; a
+    /// sender waits only while it is full, and with a number. Never true by mistake; may stay false
+    /// until [`Channel::refresh`].
     pub(crate) is_simple: bool,
     pub(crate) queue: Queue,
     pub(crate) events: Option<ChannelEvents>,
@@ -133,12 +141,13 @@ impl Channel {
         channel
     }
 
-    /// Recomputes the predicate of the fast path, after a change that may have made it true.
+    /// Recomputes the predicate of the fast path, after a change that may have made it true. Does
+    /// not look at waiting senders: once one is not for the fast path, all have to leave.
     pub(crate) fn refresh(&mut self) {
         self.is_simple = self.wiring.is_none()
             && !self.closed
             && !self.queue.is_mixed()
-            && self.senders.is_empty()
+            && (self.senders.is_empty() || self.is_simple && self.queue.len() == self.capacity)
             && self.selectors.is_empty();
     }
 
@@ -148,7 +157,7 @@ impl Channel {
     }
 
     pub(crate) fn push_sender(&mut self, ticket: Ticket, sender: WaitingSender) {
-        self.is_simple = false;
+        self.is_simple &= self.queue.len() == self.capacity && sender.is_simple();
         self.senders.push(ticket, sender);
     }
 
@@ -215,17 +224,38 @@ mod tests {
         assert_eq!(share(5, &lanes, 1, 0, 4), 0, "a lane without a sender has no share");
     }
 
+    fn sender(message: Message) -> WaitingSender {
+        let name = CoroutineName {
+            session: SessionId(0),
+            reference: wavelock_abi::CoroutineRef::new(1, 0),
+        };
+        WaitingSender { name, local: true, message }
+    }
+
+    /// Senders wait on the fast path while the channel is full and each has a number; after another
+    /// kind of message all of them have to leave before the fast path resumes.
+    #[test]
+    fn numbers_wait_at_a_full_channel_on_the_fast_path() {
+        let mut channel = Channel::new(SessionId(0), 0, 1, None);
+        channel.push(Message::Number(1));
+        channel.push_sender(Ticket(1), sender(Message::Number(2)));
+        assert!(channel.is_simple);
+        channel.refresh();
+        assert!(channel.is_simple);
+        channel.push_sender(Ticket(2), sender(Message::Bytes([3].into())));
+        assert!(!channel.is_simple);
+        let _ = channel.senders.remove(Ticket(2));
+        channel.refresh();
+        assert!(!channel.is_simple, "a sender still waits");
+        let _ = channel.senders.pop();
+        channel.refresh();
+        assert!(channel.is_simple);
+    }
+
     /// Each change that takes a channel off the fast path clears the predicate, and `refresh` sets
     /// it again only after the change was undone.
     #[test]
     fn the_fast_path_ends_with_any_change_that_it_does_not_handle() {
-        fn sender() -> WaitingSender {
-            let name = CoroutineName {
-                session: wavelock_abi::SessionId(0),
-                reference: wavelock_abi::CoroutineRef::new(1, 0),
-            };
-            WaitingSender { name, local: true, message: Message::Number(1) }
-        }
         type Change = fn(&mut Channel);
         let changes: [(&str, Change, Change); 4] = [
             (
@@ -238,7 +268,7 @@ mod tests {
             ),
             (
                 "a sender waits",
-                |channel| channel.push_sender(Ticket(2), sender()),
+                |channel| channel.push_sender(Ticket(2), sender(Message::Number(1))),
                 |channel| assert!(channel.senders.pop().is_some()),
             ),
             (

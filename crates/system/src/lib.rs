@@ -68,6 +68,7 @@ mod random;
 mod session;
 mod task;
 mod wait;
+mod watch;
 
 mod batch;
 mod group;

@@ -10,6 +10,7 @@ use crate::input::InputQueue;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
 use crate::task::{EndStatus, TaskTable};
+use crate::watch::Watches;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -140,6 +141,8 @@ pub(crate) struct SessionState {
     pub(crate) capabilities: Option<Box<Capabilities>>,
     /// Its calls, if its module can call or be called.
     pub(crate) calls: Option<Box<Calls>>,
+    /// Its waits for other sessions, if its module can wait for one.
+    pub(crate) watches: Option<Box<Watches>>,
 }
 
 impl SessionState {

@@ -65,6 +65,10 @@ pub(crate) enum Wait {
     Input(Ticket),
     /// For another lane's answer at the wave's end.
     Lane,
+    /// For an unpark.
+    Parked,
+    /// In the queue of those that wait for a session.
+    Session(Ticket),
     /// For the answer to a call that has arrived: the number of the call in its session.
     Reply(u64),
     /// Over, with a code.
@@ -162,6 +166,8 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) detached: bool,
+    /// A wake is kept for its next park, while it lives.
+    pub(crate) unparked: bool,
     /// The lane it runs on, while it lives.
     pub(crate) lane: u16,
     pub(crate) state: State,
@@ -259,7 +265,7 @@ impl TaskTable {
                     unreachable!("the free list holds free entries")
                 };
                 self.free = next;
-                (entry.detached, entry.lane) = (false, lane);
+                (entry.detached, entry.unparked, entry.lane) = (false, false, lane);
                 if let Some(family) = self.families.get_mut(reference.slot as usize) {
                     *family = Family::NONE;
                 }
@@ -267,7 +273,13 @@ impl TaskTable {
             }
             None => push_with_small_growth(
                 &mut self.entries,
-                Entry { generation: 0, detached: false, lane, state: State::Live(task) },
+                Entry {
+                    generation: 0,
+                    detached: false,
+                    unparked: false,
+                    lane,
+                    state: State::Live(task),
+                },
             ),
         }
         self.occupied += 1;
@@ -355,6 +367,16 @@ impl TaskTable {
             },
             _ => Named::Stale,
         }
+    }
+
+    /// Keeps a wake for the next park of a live coroutine.
+    pub(crate) fn keep_wake(&mut self, slot: u32) {
+        self.entries[slot as usize].unparked = true;
+    }
+
+    /// Whether a wake was kept for a live coroutine, which is used up now.
+    pub(crate) fn take_wake(&mut self, slot: u32) -> bool {
+        core::mem::replace(&mut self.entries[slot as usize].unparked, false)
     }
 
     /// A live coroutine moved to another lane, and has another reference in its kernel.
@@ -541,6 +563,7 @@ impl TaskTable {
         let entry = &mut self.entries[slot as usize];
         assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
         entry.state = State::Ended { status, value };
+        entry.unparked = false;
         self.live -= 1;
         if !self.streams.is_empty() {
             self.streams.remove(&slot);

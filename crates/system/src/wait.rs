@@ -181,6 +181,11 @@ impl<T> SeldomQueue<T> {
         Self(None)
     }
 
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|queue| queue.is_empty())
+    }
+
     pub(crate) fn push(&mut self, ticket: Ticket, waiter: T) {
         self.0.get_or_insert_default().push(ticket, waiter);
     }

@@ -327,6 +327,7 @@ impl World {
     /// The last part of [`World::close_wave`], when every group has settled and is back.
     pub fn finish_close(&mut self) {
         self.finish_exchange();
+        self.answer_session_waits();
         if self.spec.steal {
             self.steal();
         }

@@ -60,6 +60,7 @@ pub fn describe(
                 session(id)
             )
         }
+        Event::Unpark { session: id, slot } => format!("unparked {}/{slot}", session(id)),
         Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
         Event::Output { session: id, bytes } => format!("{} wrote {}", session(id), excerpt(bytes)),
         Event::Input { session: id, length } => {

@@ -151,14 +151,13 @@ pub(super) fn channel_name(world: &World, channel: &ChannelId) -> String {
         .nth(channel.index as usize);
     match wired {
         Some(wired) => format!("channel `{}`", wired.name),
-        None => {
-            let owner = spec
-                .sessions
-                .get(channel.owner.0 as usize)
-                .map_or("?", |session| session.name.as_str());
-            format!("channel {owner}/{}", channel.index)
-        }
+        None => format!("channel {}/{}", session_name(world, channel.owner), channel.index),
     }
+}
+
+fn session_name(world: &World, session: SessionId) -> &str {
+    let session = world.spec().sessions.get(session.0 as usize);
+    session.map_or("?", |session| session.name.as_str())
 }
 
 fn target_text(world: &World, target: &WaitTarget) -> String {
@@ -171,6 +170,10 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
             .join(", "),
         WaitTarget::Coroutine(name) => format!("coroutine {}", show(*name, world.spec())),
         WaitTarget::Input => "input".to_owned(),
+        WaitTarget::Unpark(_) => "an unpark".to_owned(),
+        WaitTarget::Session(session) => {
+            format!("the end of session {}", session_name(world, *session))
+        }
     }
 }
 

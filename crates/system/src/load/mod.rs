@@ -15,6 +15,7 @@ mod wire;
 
 pub(crate) use check::{check_references, check_spec};
 pub use error::{LoadError, MissingImport, Warning};
+pub(crate) use link::can_park_or_watch;
 
 use crate::group::Group;
 use crate::index::{LaneIndex, SessionIndex};

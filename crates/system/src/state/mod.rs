@@ -185,6 +185,7 @@ impl World {
             return Err(StateError::NotABoundary);
         }
         let mut out = Writer::new(Width::Native);
+        out.has_late_waits = self.spec.has_late_waits();
         STATE_VERSION.write(&mut out);
         Digest::of(&self.spec.identity()).write(&mut out);
         let head = StateHead { digest: self.digest(), ..self.progress.clone() };

@@ -15,6 +15,7 @@ use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
 use crate::task::{EndStatus, Entry, Family, NONE, State, Task, TaskTable, Wait};
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
+use crate::watch::Watches;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -65,6 +66,8 @@ variants! {
         11 Taken(taken),
         // Never written.
         12 NotStarted { instance, word, argument },
+        13 Parked,
+        14 Session(ticket),
     }
     EndStatus {
         0 Finished,
@@ -163,12 +166,13 @@ parts! {
     Wiring { free fixed lanes, credits, home, open_senders }
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
+    Watches { queues, next_ticket fixed }
     // What precedes these in the bytes is written by `write`, because the rest depends on it.
     // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
-        capabilities as Update, calls as Update
+        capabilities as Update, calls as Update, watches as Update
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, class, port_names, args, env,
@@ -199,8 +203,8 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
     } = tasks;
     out.count(entries.len());
     for (slot, entry) in (0u32..).zip(entries) {
-        let Entry { generation, detached, lane, state } = entry;
-        (*generation, *detached).write(out);
+        let Entry { generation, detached, unparked, lane, state } = entry;
+        (*generation, u8::from(*detached) | u8::from(*unparked) << 1).write(out);
         match state {
             State::Free { next: _ } => out.bytes.push(FREE),
             State::Live(task) => {
@@ -241,7 +245,9 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
     let mut tasks = TaskTable::new();
     let mut ended_faulted = 0;
     for _ in 0..input.count()? {
-        let (generation, detached) = Codec::read(input)?;
+        let (generation, flags): (_, u8) = Codec::read(input)?;
+        input.check("the flags of a coroutine", flags < 4)?;
+        let (detached, unparked) = (flags & 1 != 0, flags & 2 != 0);
         input.check("a generation beyond the last", generation <= CoroutineRef::LAST_GENERATION)?;
         let (mut stack, mut lane) = (Coroutine::vacant(), 0);
         let state = match u8::read(input)? {
@@ -279,7 +285,9 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
             _ => return Err(input.malformed("the state of a coroutine")),
         };
         tasks.occupied += u32::from(!matches!(state, State::Free { .. }));
-        tasks.entries.push(Entry { generation, detached, lane, state });
+        let may_be_unparked = matches!(&state, State::Live(task) if task.wait != Wait::Parked);
+        input.check("a wake that is kept", !unparked || may_be_unparked)?;
+        tasks.entries.push(Entry { generation, detached, unparked, lane, state });
         tasks.coroutines.push(stack);
     }
     input.check("a stack without a coroutine", coroutines.next().is_none())?;
@@ -377,6 +385,12 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
     if let Some(Capabilities { entries, .. }) = state.capabilities.as_deref() {
         input.check("a table of capabilities", entries.len() <= MOST_CAPABILITIES)?;
     }
+    if let Some(Watches { queues, next_ticket }) = state.watches.as_deref() {
+        let is_given = |ticket: Option<Ticket>| ticket.is_some_and(|last| last.0 < *next_ticket);
+        let all_given = queues.iter().all(|(_, queue)| is_given(queue.latest()));
+        let is_sorted = queues.is_sorted_by(|(one, _), (two, _)| one < two);
+        input.check("the waits for sessions", all_given && is_sorted)?;
+    }
     if let Some(calls) = &mut state.calls {
         let mut replies = calls.replies.iter().filter_map(|entry| entry.reply.as_ref());
         let taken = replies.all(|reply| state.tasks.is_live(reply.acceptor));
@@ -408,6 +422,8 @@ fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(),
             [channel.receivers.latest(), channel.selectors.latest(), channel.senders.latest()];
         let is_given = latest.iter().flatten().all(|ticket| ticket.0 <= channel.next_ticket);
         input.check("a ticket that was not given", is_given)?;
+        // Nobody has looked at the messages of senders that wait in this state.
+        channel.is_simple = channel.senders.is_empty();
         channel.refresh();
     }
     Ok(())
