@@ -75,6 +75,7 @@ struct Kept {
     sampled: Vec<SessionId>,
     boundary: Vec<u8>,
     deadlock: Option<Deadlock>,
+    before_end: Option<(Digest, Frame)>,
     wave_profile: Option<Box<WaveProfile>>,
     frame_peak: u64,
 }
@@ -254,6 +255,7 @@ impl World {
             sampled: self.sampled.clone(),
             boundary: self.boundary.clone(),
             deadlock: self.deadlock.clone(),
+            before_end: self.before_end,
             wave_profile: self.wave_profile.clone(),
             frame_peak: self.frame_peak,
         })))
@@ -295,6 +297,7 @@ impl World {
             sampled: kept.sampled.clone(),
             boundary: kept.boundary.clone(),
             deadlock: kept.deadlock.clone(),
+            before_end: kept.before_end,
             wave_profile: kept.wave_profile.clone(),
             frame_peak: kept.frame_peak,
         };
