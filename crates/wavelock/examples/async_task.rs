@@ -10,6 +10,9 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use wavelock::{Engine, Error, Machine, Pacer, Remote, Session, SessionBuilder};
 
+/// A future that the executor owns.
+type Task = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
 /// Wakes the thread that polls.
 struct Unpark(Thread);
 
@@ -20,7 +23,7 @@ impl Wake for Unpark {
 }
 
 /// Polls all tasks until every one has ended.
-fn run(mut tasks: Vec<Pin<Box<dyn Future<Output = Result<(), Error>>>>>) -> Result<(), Error> {
+fn run(mut tasks: Vec<Task>) -> Result<(), Error> {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     while !tasks.is_empty() {
