@@ -113,7 +113,7 @@ fn frame(world: &mut World) {
                 world.close_wave();
             }
             Stage::Frame => {}
-            Stage::Boundary => return,
+            Stage::Boundary | Stage::Waiting => return,
             Stage::Over => panic!("the machine goes on"),
         }
     }
