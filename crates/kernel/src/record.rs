@@ -775,6 +775,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn a_slot_that_used_up_its_generations_is_retired() {
@@ -817,7 +818,7 @@ mod tests {
                 slab.links.capacity(),
                 slab.session_links.capacity(),
                 slab.children.capacity(),
-                slab.cold.iter().map(Vec::capacity).sum(),
+                slab.cold.iter().map(|piece| piece.capacity()).sum(),
             ]
         };
         let before = room(&slab);
@@ -831,7 +832,10 @@ mod tests {
             Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })
         ));
         slab.count_wait(20_479, BlockReason::ChannelReceive);
-        assert!(slab.cold.iter().all(Vec::is_empty) && slab.children.is_empty(), "not needed");
+        assert!(
+            slab.cold.iter().all(|piece| piece.is_empty()) && slab.children.is_empty(),
+            "not needed"
+        );
 
         slab.set_child(7, NIL);
         assert_eq!((slab.children.len(), slab.child(7)), (0, NIL));
@@ -842,7 +846,7 @@ mod tests {
         assert_eq!(slab.child(7), NIL);
 
         slab.cold_mut(9_000).steals = 1;
-        let filled: Vec<usize> = slab.cold.iter().map(Vec::len).collect();
+        let filled: Vec<usize> = slab.cold.iter().map(Room::len).collect();
         assert_eq!(
             (filled, *slab.cold(20_479)),
             (alloc::vec![0, 9_001 - COLD_PIECE, 0], Cold::EMPTY)

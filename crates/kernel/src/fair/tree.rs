@@ -443,6 +443,7 @@ fn check_below(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     impl Tree {
         /// Breaks one invariant of a tree with at least one inner node.
