@@ -71,7 +71,9 @@ pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
         let mut find = |message: String| {
             findings.push(Finding { rule: "layer", path: package.folder.clone(), line: 0, message })
         };
-        if package.name != format!("wavelock-{}", package.folder) {
+        // The public crate has the project's own name.
+        let is_public = package.name == "wavelock" && package.folder == "wavelock";
+        if !is_public && package.name != format!("wavelock-{}", package.folder) {
             find(format!(
                 "package {} in directory {}: its name must be wavelock-{}",
                 package.name, package.folder, package.folder
