@@ -19,8 +19,8 @@ use super::entity::{
 use super::lane::FairKey;
 use super::ready::{Average, Ready};
 use super::tree::{Arena, Tree};
+use crate::room::Room;
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 use wavelock_abi::{Cycles, LatencyClass};
 
 /// Delayed entities that one pick dequeues at most, so that it stays O(log n) when many become
@@ -45,7 +45,7 @@ pub(super) struct EntityTable {
     pub(super) settings: FairSettings,
     /// Effective slice of each class.
     slices: [Cycles; CLASSES],
-    pub(super) entities: Vec<Entity>,
+    pub(super) entities: Room<Entity>,
     pub(super) arena: Arena,
 }
 
@@ -80,7 +80,7 @@ impl EntityTable {
         Self {
             settings,
             slices: LatencyClass::ALL.map(|class| settings.slice(class)),
-            entities: Vec::new(),
+            entities: Room::new(),
             arena: Arena::new(),
         }
     }
@@ -91,7 +91,7 @@ impl EntityTable {
         let more = (slots as usize).saturating_sub(self.entities.len());
         self.arena.reserve(slots as usize, TREES * competitions as usize)?;
         self.entities.try_reserve(more)?;
-        self.entities.resize(self.entities.len() + more, Entity::ABSENT);
+        self.entities.fill_to(slots as usize, Entity::ABSENT);
         Ok(())
     }
 

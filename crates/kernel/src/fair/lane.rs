@@ -29,6 +29,7 @@ use super::entity::{Carried, FairSettings, Leave, Phase, Placement, Share, Shari
 use super::queue::FairQueue;
 use super::state::{EntityState, FairSessionState, FairState};
 use crate::check::{Violation, equal, holds};
+use crate::room::Room;
 use alloc::collections::TryReserveError;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -61,11 +62,11 @@ struct Sessions {
     /// An entity's slot is the position of its group.
     queue: FairQueue,
     /// Session number and position of its group, ascending by number.
-    index: Vec<(u32, u32)>,
+    index: Room<(u32, u32)>,
     /// Positions without a session.
-    free: Vec<u32>,
+    free: Room<u32>,
     /// By coroutine slot: the position of its group.
-    home: Vec<u32>,
+    home: Room<u32>,
     /// The lane clock up to which time has been charged.
     charged_until: u64,
     /// Cycles that were charged to a coroutine and not yet to its session, which holds the lane.
@@ -147,9 +148,9 @@ impl FairLane {
         let is_flat = settings.sharing() == Sharing::Coroutine;
         let sessions = (!is_flat).then(|| Sessions {
             queue: FairQueue::new(settings),
-            index: Vec::new(),
-            free: Vec::new(),
-            home: Vec::new(),
+            index: Room::new(),
+            free: Room::new(),
+            home: Room::new(),
             charged_until: 0,
             pending: 0,
             left: 0,
@@ -170,10 +171,10 @@ impl FairLane {
         upper.queue.reserve(competitions)?;
         let (room, more) = (competitions as usize, competitions as usize - self.groups.len());
         self.groups.try_reserve(more)?;
-        upper.index.try_reserve(room - upper.index.len())?;
-        upper.free.try_reserve(room - upper.free.len())?;
-        upper.home.try_reserve((slots as usize).saturating_sub(upper.home.len()))?;
-        upper.home.resize(upper.home.len().max(slots as usize), 0);
+        upper.index.reserve_total(room)?;
+        upper.free.reserve_total(room)?;
+        upper.home.reserve_total(slots as usize)?;
+        upper.home.fill_to(slots as usize, 0);
         let settings = &self.coroutines.settings;
         upper.free.extend((self.groups.len() as u32..competitions).rev());
         self.groups.resize_with(room, || Group::new(settings));
