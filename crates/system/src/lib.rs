@@ -120,8 +120,8 @@ pub use load::{
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
-pub use report::{Cycles, RunSummary, SessionSummary};
-pub use session::{FaultRecord, SessionOutcome};
+pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
+pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};
