@@ -25,7 +25,7 @@ fn row(lane: &LaneSummary) -> LaneRow {
     }
 }
 
-/// The rows as a table with a column per lane: what is counted, down; zeros everywhere are left out.
+/// The rows as a table with a column per lane. Counters that are zero on every lane are left out.
 #[must_use]
 pub(crate) fn table(rows: &[LaneRow]) -> Table {
     let shown = rows.len().min(HEADS.len());
