@@ -41,6 +41,11 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
     let message = error.message().to_owned();
+    // `wasmparser` is built without SIMD: it does not know the instructions at all.
+    if message.contains("SIMD opcode") {
+        let feature = format!("{}, which is not supported yet", PROPOSALS[0].1);
+        return LoadError::Unsupported { feature, offset };
+    }
     let is_valid_with =
         |features| Validator::new_with_features(features).validate_all(bytes).is_ok();
     let missing = error.missing_wasm_feature();

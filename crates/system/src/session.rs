@@ -126,7 +126,7 @@ pub(crate) const FRAMES_KEPT: usize = 64;
 pub(crate) const FAULTS_KEPT: usize = 16;
 
 /// A session and everything it owns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionState {
     pub(crate) id: SessionId,
     pub(crate) name: String,
