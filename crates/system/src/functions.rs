@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   pure, view:  the machine stops ──▶ HostCode::call ──▶ results ──▶ the same slice continues
-//!   command:     the machine stops ──▶ the lane's list ──▶ wave's end, lane by lane ──▶ HostCode::command
+//!   command:     the machine stops ──▶ the lane's list ──▶ wave's end ──▶ HostCode::command
 //! ```
 //!
-//! Contract: a description of the functions ([`HostImports`]: names, types, kinds, costs) is part of
+//! Contract: the description of the functions ([`HostImports`]: names, types, kinds, costs) is in
 //! the machine's identity; the code behind them ([`HostCode`]) is not. A call is charged its cost
 //! and is a safepoint, as a host operation is. What a `view` returns is an event, so that another
 //! host is another digest, found at the call. Commands change the host in canonical order: by

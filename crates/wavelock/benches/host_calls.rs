@@ -1,8 +1,8 @@
 //! What host calls cost beside an empty host operation.
 //!
-//! `cargo bench -p wavelock --bench host_calls`: CPU nanoseconds per call of a pure function, a view
-//! and a command over those of `lane`, a host operation that does nothing; the least of nine runs.
-//! The goals: 60 ns for `pure`, 120 ns for `view`.
+//! `cargo bench -p wavelock --bench host_calls`: CPU nanoseconds per call of a pure function, a
+//! view and a command over those of `lane`, a host operation that does nothing; the least of nine
+//! runs. The goals: 60 ns for `pure`, 120 ns for `view`.
 
 use wavelock::{Cycles, Engine, Error, Host, Machine, SessionBuilder};
 

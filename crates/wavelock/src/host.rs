@@ -1,7 +1,7 @@
 //! Host functions: what guests import beside the guest interface and WASI, as Rust closures.
 //!
-//! Contract: their names, types, kinds and costs are part of the machine's identity; the closures are
-//! not. A closure that panics faults the coroutine that called it, not the process.
+//! Contract: their names, types, kinds and costs are part of the machine's identity; the closures
+//! are not. A closure that panics faults the coroutine that called it, not the process.
 
 use crate::error::Error;
 use crate::machine::Session;

@@ -133,7 +133,8 @@ fn embedders_import(
     fits.then_some((FIRST_FUNCTION + position as u16, own, function.cost))
 }
 
-/// Finds each import among the host operations and the functions of the embedder; all that are missing are named at once.
+/// Finds each import among the host operations and the functions of the embedder; all that are
+/// missing are named at once.
 fn link(
     machine: &mut Session,
     module: &Module,
