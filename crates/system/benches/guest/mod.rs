@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use wavelock_abi::Cycles;
+use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_module::{Limits, Module, Peepholes};
 use wavelock_system::{MachineSpec, World};
 
@@ -38,6 +40,12 @@ pub(crate) fn world((name, text): Guest, numbers: &[u64], mut spec: MachineSpec)
     let session = spec.add_session(name, module);
     spec.sessions[session.0 as usize].args =
         std::iter::once(name.into()).chain(numbers.iter().map(u64::to_string)).collect();
+    // With `CAPPED`, the session has a cap that it never uses up.
+    spec.sessions[session.0 as usize].cap = std::env::var_os("CAPPED").map(|_| CapSettings {
+        budget: Cycles(1_000_000_000_000),
+        period_frames: 1,
+        overrun: CapOverrun::Throttle,
+    });
     World::load(spec, Vec::new(), false).expect("a machine that can be made").world
 }
 
