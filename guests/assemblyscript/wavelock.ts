@@ -36,6 +36,8 @@ export const EREVOKED: i32 = -10; // the time lent with a call was revoked
 @external("wavelock", "self") export declare function own(): i64;
 @external("wavelock", "join") export declare function join(ref: i64, ptr: usize): i32;
 @external("wavelock", "cancel") export declare function cancel(ref: i64): i32;
+@external("wavelock", "park") export declare function park(): i32;
+@external("wavelock", "unpark") export declare function unpark(ref: i64): i32;
 @external("wavelock", "exit") export declare function exit(value: i64): void;
 
 // Channels.
@@ -49,6 +51,11 @@ export const EREVOKED: i32 = -10; // the time lent with a call was revoked
 @external("wavelock", "recv_bytes") export declare function recvBytes(ch: i32, ptr: usize, cap: i32): i32;
 @external("wavelock", "select") export declare function selectFrom(ptr: usize, n: i32): i32;
 @external("wavelock", "close") export declare function close(ch: i32): i32;
+
+// This session, and the end of another, to which a port leads.
+@external("wavelock", "session_name") export declare function sessionName(ptr: usize, cap: i32): i32;
+@external("wavelock", "session_index") export declare function sessionIndex(): i32;
+@external("wavelock", "session_wait") export declare function sessionWait(ch: i32, ptr: usize): i32;
 
 // Time, lane, random numbers.
 @external("wavelock", "frame") export declare function frame(): i64;

@@ -51,6 +51,8 @@ WL_IMPORT("sleep") void wl_sleep(int64_t frames);
 WL_IMPORT("self") int64_t wl_self(void);
 WL_IMPORT("join") int32_t wl_join(int64_t ref, int64_t *result);
 WL_IMPORT("cancel") int32_t wl_cancel(int64_t ref);
+WL_IMPORT("park") int32_t wl_park(void);
+WL_IMPORT("unpark") int32_t wl_unpark(int64_t ref);
 WL_IMPORT("exit") void wl_exit(int64_t value) __attribute__((noreturn));
 
 /* Channels. A handle is never negative. */
@@ -64,6 +66,11 @@ WL_IMPORT("send_bytes") int32_t wl_send_bytes(int32_t channel, const void *bytes
 WL_IMPORT("recv_bytes") int32_t wl_recv_bytes(int32_t channel, void *bytes, int32_t capacity);
 WL_IMPORT("select") int32_t wl_select(const int32_t *channels, int32_t count);
 WL_IMPORT("close") int32_t wl_close(int32_t channel);
+
+/* This session, and the end of another, to which a port leads. */
+WL_IMPORT("session_name") int32_t wl_session_name(char *name, int32_t capacity);
+WL_IMPORT("session_index") int32_t wl_session_index(void);
+WL_IMPORT("session_wait") int32_t wl_session_wait(int32_t port, int64_t *exit_code);
 
 /* Time, lane, random numbers. */
 WL_IMPORT("frame") int64_t wl_frame(void);
@@ -108,7 +115,7 @@ WL_IMPORT("context_yield") int32_t wl_context_yield(void);
 WL_IMPORT("weight") int32_t wl_weight(int32_t policy, int64_t ref, int32_t weight);
 WL_IMPORT("latency_class") int32_t wl_latency_class(int32_t policy, int64_t ref, int32_t latency_class);
 
-/* Pass this to wl_join to discard the result. */
+/* Pass this to wl_join or wl_session_wait to discard the result. */
 #define WL_NOWHERE ((int64_t *)-1)
 
 /* The entry function of a coroutine, and the memory for its stack. */

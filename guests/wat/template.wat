@@ -15,6 +15,8 @@
   (import "wavelock" "self" (func $self (result i64)))
   (import "wavelock" "join" (func $join (param $ref i64) (param $ptr i32) (result i32)))
   (import "wavelock" "cancel" (func $cancel (param $ref i64) (result i32)))
+  (import "wavelock" "park" (func $park (result i32)))
+  (import "wavelock" "unpark" (func $unpark (param $ref i64) (result i32)))
   (import "wavelock" "exit" (func $exit (param $value i64)))
   ;; Channels.
   (import "wavelock" "channel" (func $channel (param $capacity i32) (result i32)))
@@ -27,6 +29,10 @@
   (import "wavelock" "recv_bytes" (func $recv_bytes (param $ch i32) (param $ptr i32) (param $cap i32) (result i32)))
   (import "wavelock" "select" (func $select (param $ptr i32) (param $n i32) (result i32)))
   (import "wavelock" "close" (func $close (param $ch i32) (result i32)))
+  ;; This session, and the end of another, to which a port leads.
+  (import "wavelock" "session_name" (func $session_name (param $ptr i32) (param $cap i32) (result i32)))
+  (import "wavelock" "session_index" (func $session_index (result i32)))
+  (import "wavelock" "session_wait" (func $session_wait (param $ch i32) (param $ptr i32) (result i32)))
   ;; Time, lane, random numbers.
   (import "wavelock" "frame" (func $frame (result i64)))
   (import "wavelock" "lane" (func $lane (result i32)))

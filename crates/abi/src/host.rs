@@ -339,6 +339,27 @@ host_operations! {
         errors "EINVAL: no such handle; EDENIED: another session owns the channel, another coroutine accepted the call, or not on the home lane; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ESTALE: no such call; ELIMIT: 1,024 calls have no reply yet",
         blocks "while there is no call that lends time",
         needs "to own the channel, on the session's home lane";
+    Park = 48: WAVELOCK_MODULE "park" () -> (i32) cost 16 + 0,
+        "waits until another coroutine unparks this one",
+        notes "Returns 0. Returns at once if it was unparked since it last parked: one such wake is kept, however many there were.",
+        blocks "until it is unparked";
+    Unpark = 49: WAVELOCK_MODULE "unpark" (ref: i64) -> (i32) cost 20 + 0,
+        "wakes a parked coroutine of this session, or keeps a wake for its next `park`",
+        notes "Returns 0, also if it has ended, and also for the caller itself. On another lane it takes effect at the wave's end.",
+        errors "EINVAL: `ref` is negative; ESTALE: it was joined or detached, or never existed";
+    SessionWait = 59: WAVELOCK_MODULE "session_wait" (ch: i32, ptr: i32) -> (i32) cost 32 + 0,
+        "waits for the end of the session that a port leads to",
+        notes "`ch` is a port of this session, closed or not. Writes the session's exit code (i64) at `ptr`, or nowhere if `ptr` is -1, and returns 0.",
+        errors "EINVAL: no such handle, or a channel of its own; EFAULTED: the session faulted, nothing is written; ECANCELED: it ended in another way, nothing is written",
+        blocks "until the end of the wave in which the session ended, and always to the end of this one",
+        needs "a port to a channel of that session";
+    SessionName = 60: WAVELOCK_MODULE "session_name" (ptr: i32, cap: i32) -> (i32) cost 24 + 1,
+        "reads the name of this session",
+        notes "Writes the full name (`bot.2` for a counted session) at `ptr` and returns its length.",
+        errors "EMSGSIZE: it is longer than `cap`, nothing is written";
+    SessionIndex = 61: WAVELOCK_MODULE "session_index" () -> (i32) cost 4 + 0,
+        "returns the index of this session among those of its `count`",
+        notes "It is the number after the last dot of the session's name, and 0 if there is none.";
     ArgsSizesGet = 64: WASI_MODULE "args_sizes_get" (argc: i32, argv_bytes: i32) -> (i32) cost 16 + 0,
         "returns the number of arguments and their size",
         notes "The manifest's `args`.";

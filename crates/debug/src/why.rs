@@ -286,6 +286,9 @@ fn verdict(
 }
 
 fn absent(world: &World, name: CoroutineName) -> String {
+    if let Some((kill, context)) = world.kill_of(name) {
+        return format!("it was killed: {}", words::kill_text(&kill, context.as_deref()));
+    }
     match world.presence(name) {
         None => "there is no such session".into(),
         Some(Presence::SessionOver(outcome)) => {
@@ -323,12 +326,12 @@ fn wait_row(world: &World, waiting: &Waiting) -> WaitRow {
 }
 
 fn target(world: &World, waiting: &Waiting) -> String {
+    let named = |id: SessionId| {
+        let session = world.spec().sessions.get(id.0 as usize);
+        session.map_or("?", |session| session.name.as_str())
+    };
     let channel = |id: &wavelock_abi::ChannelId| {
-        let owner = world
-            .spec()
-            .sessions
-            .get(id.owner.0 as usize)
-            .map_or("?", |session| session.name.as_str());
+        let owner = named(id.owner);
         match world.look_at_channel(*id) {
             Some(look) => format!(
                 "channel {owner}/{} ({} of {} messages)",
@@ -342,6 +345,8 @@ fn target(world: &World, waiting: &Waiting) -> String {
         WaitTarget::Channels(ids) => ids.iter().map(channel).collect::<Vec<_>>().join(", "),
         WaitTarget::Coroutine(name) => show(*name, world.spec()),
         WaitTarget::Input => "input".into(),
+        WaitTarget::Unpark(_) => "an unpark".into(),
+        WaitTarget::Session(id) => format!("the end of session {}", named(*id)),
     }
 }
 
@@ -360,6 +365,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
         WaitTarget::Input => return Vec::new(),
+        WaitTarget::Unpark(session) | WaitTarget::Session(session) => vec![*session],
         WaitTarget::Channel(id)
             if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>
         {

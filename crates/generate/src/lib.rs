@@ -3,7 +3,8 @@
 //! [`case`] makes a machine whose sessions run one guest (`actor.wat`), driven by its own random
 //! stream: it computes, sleeps, sends and receives within and across lanes, spawns, joins, cancels
 //! and faults. Every sixteenth machine has contexts and grants, and actors (`time.wat`) that call,
-//! serve and use every operation on contexts. In another sixteenth of the machines, and in some of
+//! serve and use every operation on contexts. Another sixteenth has actors (`waits.wat`) that park,
+//! unpark and wait for sessions. In another sixteenth of the machines, and in some of
 //! those with contexts, sessions have caps. Lanes, policy, wave length, wiring, splitting, stealing
 //! and balancing are random too. Parity tests, soaks and fuzzers run these machines.
 //!
@@ -32,12 +33,11 @@ const ACTOR: &str = include_str!("actor.wat");
 /// What actors of machines with contexts do instead of a yield.
 const TIME: &str = include_str!("time.wat");
 
-/// The actor of machines with contexts: imports all operations on contexts and calls, and runs
-/// `time.wat` where the plain actor yields.
-fn timed_actor() -> String {
-    let about = HostOperation::ALL
-        .iter()
-        .filter(|operation| operation.is_about_time() || operation.is_about_calls());
+/// What actors of machines with waits do instead of a yield.
+const WAITS: &str = include_str!("waits.wat");
+
+/// Imports of host operations under their own names.
+fn imports<'a>(operations: impl Iterator<Item = &'a HostOperation>) -> String {
     let import = |operation: &HostOperation| {
         let list = |word: &str, values: &[HostValue]| {
             let types: Vec<&str> = values
@@ -55,7 +55,16 @@ fn timed_actor() -> String {
             operation.import()
         )
     };
-    let imports: String = [HostOperation::Own].iter().chain(about).map(import).collect();
+    operations.map(import).collect()
+}
+
+/// The actor of machines with contexts: imports all operations on contexts and calls, and runs
+/// `time.wat` where the plain actor yields.
+fn timed_actor() -> String {
+    let about = HostOperation::ALL
+        .iter()
+        .filter(|operation| operation.is_about_time() || operation.is_about_calls());
+    let imports = imports([HostOperation::Own].iter().chain(about));
     ACTOR
         .replace("  (memory 1)\n", &format!("{imports}  (memory 1)\n{TIME}"))
         .replace("(call $yield) (br $done))", "(call $time (call $random)) (br $done))")
@@ -66,6 +75,28 @@ fn timed_actor() -> String {
         )
 }
 
+/// The actor of machines with waits: runs `waits.wat` where the plain actor yields, and twice as
+/// often as that yields.
+fn waiting_actor() -> String {
+    use HostOperation::{Own, Park, SessionIndex, SessionName, SessionWait, Unpark};
+    let imports = imports([Own, Park, Unpark, SessionWait, SessionName, SessionIndex].iter());
+    ACTOR
+        .replace("  (memory 1)\n", &format!("{imports}  (memory 1)\n{WAITS}"))
+        .replace("(call $yield) (br $done))", "(call $waits (call $random)) (br $done))")
+        .replace("$work $work $work $nap $nap", "$pause $pause $work $nap $pause")
+}
+
+/// The source of the actor of a seed's machine.
+fn source(seed: u64) -> String {
+    if is_timed(seed) {
+        timed_actor()
+    } else if is_waiting(seed) {
+        waiting_actor()
+    } else {
+        ACTOR.into()
+    }
+}
+
 /// One machine in this many has contexts, starting with seed 3. Sessions with grants cannot move,
 /// and most machines should have sessions that move.
 pub const TIMED_EVERY: u64 = 16;
@@ -73,6 +104,14 @@ pub const TIMED_EVERY: u64 = 16;
 /// Whether the machine of a seed has contexts.
 const fn is_timed(seed: u64) -> bool {
     seed % TIMED_EVERY == 3
+}
+
+/// One machine in this many has waits for wakes and for sessions, starting with seed 5.
+pub const WAITING_EVERY: u64 = 16;
+
+/// Whether the machine of a seed has waits for wakes and for sessions.
+const fn is_waiting(seed: u64) -> bool {
+    seed % WAITING_EVERY == 5
 }
 
 /// One machine in this many has caps, starting with seed 9.
@@ -142,8 +181,7 @@ impl Case {
             "(i64.const {least}) (i64.and (call $random) (i64.const {}))",
             spread.saturating_sub(1)
         );
-        let actor = if is_timed(self.spec.seed) { timed_actor() } else { ACTOR.into() };
-        actor.replace(TURNS_TEXT, &turns)
+        source(self.spec.seed).replace(TURNS_TEXT, &turns)
     }
 
     /// The same machine with another number of turns.
@@ -173,16 +211,19 @@ pub fn case(seed: u64) -> Case {
 fn actor(seed: u64) -> (Arc<Module>, &'static str) {
     static PLAIN: OnceLock<(Arc<Module>, String)> = OnceLock::new();
     static TIMED: OnceLock<(Arc<Module>, String)> = OnceLock::new();
-    let parse = |source: String| {
+    static WAITING: OnceLock<(Arc<Module>, String)> = OnceLock::new();
+    let parse = || {
+        let source = source(seed);
         let module = Module::from_text(source.as_bytes(), &Limits::default())
             .unwrap_or_else(|error| panic!("the actor is valid: {error}"));
         (Arc::new(module), source)
     };
-    let (module, source) = if is_timed(seed) {
-        TIMED.get_or_init(|| parse(timed_actor()))
-    } else {
-        PLAIN.get_or_init(|| parse(ACTOR.into()))
+    let parsed = match (is_timed(seed), is_waiting(seed)) {
+        (true, _) => &TIMED,
+        (_, true) => &WAITING,
+        _ => &PLAIN,
     };
+    let (module, source) = parsed.get_or_init(parse);
     (module.clone(), source)
 }
 

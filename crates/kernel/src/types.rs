@@ -83,6 +83,8 @@ numbered! {
         Input = 4, "input", "the next input event";
         Reply = 5, "reply", "the answer to a call";
         OtherLane = 6, "other-lane", "an answer that another lane gives at the wave's end";
+        Park = 7, "park", "an unpark by another coroutine of its session";
+        Session = 8, "session", "the end of another session";
     }
 }
 
@@ -97,6 +99,7 @@ numbered! {
         SessionEnd = 4, "session-end", "a session ended: ends any wait, mints nothing";
         Timer = 5, "timer", "the frame of a sleeper began; only the lane itself uses it";
         Release = 6, "release", "the last hold was released; only the lane itself uses it";
+        Unpark = 7, "unpark", "a coroutine unparked it: ends parks";
     }
 }
 
@@ -119,6 +122,7 @@ impl WakeSource {
             Self::Input => matches!(reason, BlockReason::Input),
             Self::Answer => matches!(reason, BlockReason::OtherLane),
             Self::SessionEnd => true,
+            Self::Unpark => matches!(reason, BlockReason::Park),
             Self::Timer | Self::Release => false,
         }
     }

@@ -104,10 +104,12 @@ fn a_session_end_ends_any_wait_and_mints_nothing() {
 }
 
 #[test]
-fn input_and_answer_wakes_end_only_their_own_waits() {
-    for (reason, source) in
-        [(BlockReason::Input, WakeSource::Input), (BlockReason::OtherLane, WakeSource::Answer)]
-    {
+fn input_answer_and_unpark_wakes_end_only_their_own_waits() {
+    for (reason, source) in [
+        (BlockReason::Input, WakeSource::Input),
+        (BlockReason::OtherLane, WakeSource::Answer),
+        (BlockReason::Park, WakeSource::Unpark),
+    ] {
         let mut lane = lane(ROUND_ROBIN);
         let reference = blocked(&mut lane, reason);
         assert!(

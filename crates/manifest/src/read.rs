@@ -409,6 +409,7 @@ impl<'s> Reader<'s, '_> {
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
+        let live = self.findings.switch(view, &keys::LIVE);
         Machine {
             lanes,
             policy,
@@ -420,6 +421,7 @@ impl<'s> Reader<'s, '_> {
             handoff,
             steal,
             balance,
+            live,
         }
     }
 

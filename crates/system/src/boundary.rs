@@ -268,6 +268,13 @@ impl Group {
                     self.lanes[lane].wake(name.session, slot, task.kernel, source);
                 }
             }
+            Effect::Unpark { target } => {
+                let at = self.task(target);
+                // It may have ended since.
+                if self.sessions[at.session].tasks.live_named(target.reference).is_some() {
+                    self.unpark_here(lane, at);
+                }
+            }
             Effect::Answer { caller, answer } => drop(self.answer_waiting(lane, caller, answer)),
             Effect::Cancel { target, by } => self.cancel_across(lane, target, by),
             Effect::Exit { session } => {

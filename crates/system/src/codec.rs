@@ -54,11 +54,13 @@ impl CodecError {
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
     width: Width,
+    /// See [`MachineSpec::has_late_waits`].
+    pub(crate) has_late_waits: bool,
 }
 
 impl Writer {
     pub(crate) const fn new(width: Width) -> Self {
-        Self { bytes: Vec::new(), width }
+        Self { bytes: Vec::new(), width, has_late_waits: false }
     }
 
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
@@ -90,16 +92,18 @@ pub(crate) struct Reader<'a> {
     width: Width,
     /// The machine whose state this is: what it determines is not in the bytes.
     spec: Option<&'a MachineSpec>,
+    /// See [`MachineSpec::has_late_waits`].
+    pub(crate) has_late_waits: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(bytes: &'a [u8], width: Width) -> Self {
-        Self { bytes, at: 0, width, spec: None }
+        Self { bytes, at: 0, width, spec: None, has_late_waits: false }
     }
 
     /// The same reader, for the state of a machine of `spec`.
-    pub(crate) const fn with_spec(self, spec: &'a MachineSpec) -> Self {
-        Self { spec: Some(spec), ..self }
+    pub(crate) fn with_spec(self, spec: &'a MachineSpec) -> Self {
+        Self { spec: Some(spec), has_late_waits: spec.has_late_waits(), ..self }
     }
 
     pub(crate) const fn spec(&self) -> &'a MachineSpec {

@@ -25,6 +25,10 @@ pub enum WaitTarget {
     Coroutine(CoroutineName),
     /// Input, of which none is left.
     Input,
+    /// An unpark, by a coroutine of this session, its own.
+    Unpark(SessionId),
+    /// The end of a session.
+    Session(SessionId),
 }
 
 /// One waiting coroutine.
@@ -112,6 +116,11 @@ impl Group {
                 (BlockReason::Join, target)
             }
             (Wait::Input(_), _) => (BlockReason::Input, WaitTarget::Input),
+            (Wait::Parked, _) => (BlockReason::Park, WaitTarget::Unpark(session)),
+            (Wait::Session(_), _) => {
+                let target = self.waits_on(at.session, first)?.owner;
+                (BlockReason::Session, WaitTarget::Session(target))
+            }
             (Wait::Queued(_) | Wait::Lane | Wait::Reply(_), HostOperation::Call) => {
                 (BlockReason::Reply, channel()?)
             }
@@ -150,6 +159,9 @@ impl<'a> Graph<'a> {
         for (at, entry) in waiting.iter().enumerate() {
             graph.edges[at] = match &entry.target {
                 WaitTarget::Input => Vec::new(),
+                WaitTarget::Unpark(session) | WaitTarget::Session(session) => {
+                    alloc::vec![graph.session(*session)]
+                }
                 WaitTarget::Coroutine(name) => numbers.get(name).copied().into_iter().collect(),
                 // Room and answers come from the owner, which alone receives; a message from any
                 // session that may send.

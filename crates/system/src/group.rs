@@ -93,6 +93,8 @@ pub(crate) enum Effect {
     Publish { name: CoroutineName },
     /// A wait of a coroutine of a split session is over.
     Wake { name: CoroutineName, source: WakeSource },
+    /// A coroutine of a split session was unparked by one on another lane.
+    Unpark { target: CoroutineName },
     /// A coroutine of a split session is canceled by one on another lane.
     Cancel { target: CoroutineName, by: CoroutineRef },
     /// A split session ends: its coroutines on this lane too.
@@ -199,6 +201,8 @@ pub struct Group {
     pub(crate) frame: Frame,
     /// Sessions that ended since the last boundary.
     pub(crate) ended: Vec<SessionId>,
+    /// Sessions with a coroutine that began to wait for another session in this wave.
+    pub(crate) watching: Vec<SessionId>,
     /// Wired channels whose space must be divided anew at the wave's end.
     pub(crate) touched: Vec<ChannelId>,
     /// Effects of other lanes, in canonical order, while a wave is being closed.
@@ -228,6 +232,7 @@ impl Group {
             wave: 0,
             frame: Frame::ZERO,
             ended: Vec::new(),
+            watching: Vec::new(),
             touched: Vec::new(),
             inbox: Vec::new(),
             spare: Vec::new(),
@@ -493,6 +498,13 @@ impl Group {
                 );
             }
             Wait::Input(ticket) => drop(state.input.waiting.remove(ticket)),
+            Wait::Session(ticket) => {
+                if let Some(Handle::Port(port)) = state.handle(first as i32)
+                    && let Some(watches) = &mut state.watches
+                {
+                    watches.remove(state.ports[port as usize].channel.owner, ticket);
+                }
+            }
             Wait::Reply(_) => state.left_call(),
             _ => {}
         }

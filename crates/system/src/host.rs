@@ -189,6 +189,11 @@ impl Group {
                 self.append_log(site, &bytes);
                 return Ok(Done::Unit);
             }
+            Op::Park => return self.park(site),
+            Op::Unpark => return self.unpark(site, first as i64),
+            Op::SessionWait => return self.session_wait(site, handle, second),
+            Op::SessionName => return self.session_name(site, Region::new(first, second)),
+            Op::SessionIndex => state.index() as u64,
             Op::Own => state.tasks.reference_at(site.slot).to_guest() as u64,
             Op::Frame => self.frame.0,
             Op::Lane => u64::from(self.lanes[site.lane].id),
@@ -280,7 +285,8 @@ impl Group {
         match wait {
             Wait::Code(code) => Ok(Done::code(code)),
             Wait::Number(number) => {
-                if operation != Op::Join || pointer != u32::MAX {
+                let may_discard = matches!(operation, Op::Join | Op::SessionWait);
+                if !may_discard || pointer != u32::MAX {
                     state.write(pointer, &number.to_le_bytes())?;
                 }
                 Ok(Done::code(0))

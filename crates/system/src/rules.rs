@@ -1,5 +1,6 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
-//! (semantics 27), that each group settles its own effects, and that ends run without interruption.
+//! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60), and
+//! that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
@@ -28,6 +29,12 @@ impl Rules {
     #[inline]
     pub(crate) const fn divided(self, _before: u32, now: u32) -> u32 {
         now
+    }
+
+    /// Whether an unpark of a coroutine that is not parked is kept for its next park.
+    #[inline]
+    pub(crate) const fn keeps_wakes(self) -> bool {
+        true
     }
 
     /// Whether each group settles the effects that concern only itself, before the rest is applied

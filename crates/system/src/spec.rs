@@ -5,6 +5,7 @@
 //! the run digest starts with [`MachineSpec::identity`].
 
 use crate::authority::{ContextSpec, GrantSpec};
+use crate::load::can_park_or_watch;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -269,6 +270,12 @@ impl MachineSpec {
             costs: SCHEDULER_COSTS_V1,
             handoff: self.handoff,
         }
+    }
+
+    /// Whether a module can park, unpark or wait for a session. Only states of such machines count
+    /// those waits and their wakes: the others keep the bytes they had before there were any.
+    pub(crate) fn has_late_waits(&self) -> bool {
+        self.modules.iter().any(|module| can_park_or_watch(module))
     }
 
     /// Whether a session has a cap.

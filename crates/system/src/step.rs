@@ -351,5 +351,7 @@ pub(crate) const fn wait_code(reason: BlockReason) -> StopCode {
         BlockReason::Input => StopCode::WaitInput,
         BlockReason::OtherLane => StopCode::WaitLane,
         BlockReason::Reply => StopCode::WaitReply,
+        BlockReason::Park => StopCode::WaitPark,
+        BlockReason::Session => StopCode::WaitSession,
     }
 }

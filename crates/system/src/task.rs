@@ -40,6 +40,8 @@ pub(crate) enum EndStatus {
     Faulted = 1,
     /// Another coroutine canceled it, or its session ended.
     Canceled = 2,
+    /// A budget's overrun policy ended it.
+    Killed = 3,
 }
 
 /// The state of a coroutine's wait. What it waits for is its pending host call.
@@ -65,6 +67,10 @@ pub(crate) enum Wait {
     Input(Ticket),
     /// For another lane's answer at the wave's end.
     Lane,
+    /// For an unpark.
+    Parked,
+    /// In the queue of those that wait for a session.
+    Session(Ticket),
     /// For the answer to a call that has arrived: the number of the call in its session.
     Reply(u64),
     /// Over, with a code.
@@ -162,6 +168,8 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) detached: bool,
+    /// A wake is kept for its next park, while it lives.
+    pub(crate) unparked: bool,
     /// The lane it runs on, while it lives.
     pub(crate) lane: u16,
     pub(crate) state: State,
@@ -196,6 +204,8 @@ pub(crate) struct TaskTable {
     pub(crate) faulted: u64,
     /// Coroutines that faulted and were not joined.
     pub(crate) unjoined_faults: u64,
+    /// Coroutines that were killed and were not joined.
+    pub(crate) unjoined_kills: u64,
 }
 
 /// What a guest's reference names.
@@ -223,6 +233,7 @@ impl TaskTable {
             finished: 0,
             faulted: 0,
             unjoined_faults: 0,
+            unjoined_kills: 0,
         }
     }
 
@@ -259,7 +270,7 @@ impl TaskTable {
                     unreachable!("the free list holds free entries")
                 };
                 self.free = next;
-                (entry.detached, entry.lane) = (false, lane);
+                (entry.detached, entry.unparked, entry.lane) = (false, false, lane);
                 if let Some(family) = self.families.get_mut(reference.slot as usize) {
                     *family = Family::NONE;
                 }
@@ -267,7 +278,13 @@ impl TaskTable {
             }
             None => push_with_small_growth(
                 &mut self.entries,
-                Entry { generation: 0, detached: false, lane, state: State::Live(task) },
+                Entry {
+                    generation: 0,
+                    detached: false,
+                    unparked: false,
+                    lane,
+                    state: State::Live(task),
+                },
             ),
         }
         self.occupied += 1;
@@ -355,6 +372,16 @@ impl TaskTable {
             },
             _ => Named::Stale,
         }
+    }
+
+    /// Keeps a wake for the next park of a live coroutine.
+    pub(crate) fn keep_wake(&mut self, slot: u32) {
+        self.entries[slot as usize].unparked = true;
+    }
+
+    /// Whether a wake was kept for a live coroutine, which is used up now.
+    pub(crate) fn take_wake(&mut self, slot: u32) -> bool {
+        core::mem::replace(&mut self.entries[slot as usize].unparked, false)
     }
 
     /// A live coroutine moved to another lane, and has another reference in its kernel.
@@ -541,6 +568,7 @@ impl TaskTable {
         let entry = &mut self.entries[slot as usize];
         assert!(matches!(entry.state, State::Live(_)), "only live coroutines end");
         entry.state = State::Ended { status, value };
+        entry.unparked = false;
         self.live -= 1;
         if !self.streams.is_empty() {
             self.streams.remove(&slot);
@@ -552,6 +580,7 @@ impl TaskTable {
                 self.unjoined_faults += 1;
             }
             EndStatus::Canceled => {}
+            EndStatus::Killed => self.unjoined_kills += 1,
         }
         if entry.detached {
             self.release(slot);
@@ -572,8 +601,8 @@ impl TaskTable {
 
     /// A join has read the result: the slot is free for another generation.
     pub(crate) fn joined(&mut self, slot: u32) {
-        if let State::Ended { status: EndStatus::Faulted, .. } = self.entries[slot as usize].state {
-            self.unjoined_faults -= 1;
+        if let State::Ended { status, .. } = self.entries[slot as usize].state {
+            self.handled(status);
         }
         self.release(slot);
     }
@@ -582,10 +611,33 @@ impl TaskTable {
     /// already.
     pub(crate) fn joined_at_end(&mut self, reference: CoroutineRef, status: EndStatus) {
         match self.named(reference) {
-            Named::Stale if status == EndStatus::Faulted => self.unjoined_faults -= 1,
-            Named::Stale => {}
+            Named::Stale => self.handled(status),
             _ => self.joined(reference.slot),
         }
+    }
+
+    /// A join has read how a coroutine ended.
+    const fn handled(&mut self, status: EndStatus) {
+        match status {
+            EndStatus::Faulted => self.unjoined_faults -= 1,
+            EndStatus::Killed => self.unjoined_kills -= 1,
+            EndStatus::Finished | EndStatus::Canceled => {}
+        }
+    }
+
+    /// Whether the session's first coroutine was canceled and not joined.
+    pub(crate) fn is_first_canceled(&self) -> bool {
+        self.entries.first().is_some_and(|entry| {
+            entry.generation == 0
+                && matches!(entry.state, State::Ended { status: EndStatus::Canceled, .. })
+        })
+    }
+
+    /// Entries of coroutines that were killed and not joined.
+    pub(crate) fn kills_not_joined(&self) -> u64 {
+        let killed =
+            |entry: &&Entry| matches!(entry.state, State::Ended { status: EndStatus::Killed, .. });
+        self.entries.iter().filter(killed).count() as u64
     }
 
     /// No join will read its result.
@@ -612,8 +664,17 @@ impl TaskTable {
 
     /// The session is over: releases every slot and its memory. The totals stay.
     pub(crate) fn clear(&mut self) {
-        let Self { peak, published, finished, faulted, unjoined_faults, .. } = *self;
-        *self = Self { peak, published, finished, faulted, unjoined_faults, ..Self::new() };
+        let Self { peak, published, finished, faulted, unjoined_faults, unjoined_kills, .. } =
+            *self;
+        *self = Self {
+            peak,
+            published,
+            finished,
+            faulted,
+            unjoined_faults,
+            unjoined_kills,
+            ..Self::new()
+        };
     }
 }
 

@@ -223,6 +223,92 @@ cases! {
         assert_eq!(numbers(body), [0, ECANCELED, ESTALE, 0, 0, EINVAL, EINVAL], "one that has ended well stays so");
     }
 
+    Park park_waits_for_an_unpark_and_returns_zero {
+        let body = r#"
+        (func $child (param i64) (call $out (i64.const 1)) (drop (call $unpark (i64.const 0))) (call $out (i64.const 2)))
+        (elem (i32.const 0) $child)
+        (func (export "_start")
+          (drop (call $spawn (i32.const 0) (i64.const 0)))
+          (call $out32 (call $park))
+          (call $out (i64.const 3)))"#;
+        assert_eq!(numbers(body), [1, 2, 0, 3]);
+    }
+
+    Unpark unpark_keeps_one_wake_and_tells_stale_from_ended {
+        let body = r#"
+        (func $child (param i64) (call $out32 (call $park)) (call $out (local.get 0)))
+        (elem (i32.const 0) $child)
+        (func (export "_start") (local $r i64)
+          (call $out32 (call $unpark (call $self)))
+          (call $out32 (call $unpark (call $self)))
+          (call $out32 (call $park))
+          (local.set $r (call $spawn (i32.const 0) (i64.const 7)))
+          (call $out32 (call $unpark (local.get $r)))
+          (call $sleep (i64.const 1))
+          (call $out32 (call $unpark (local.get $r)))
+          (drop (call $join (local.get $r) (i32.const -1)))
+          (call $out32 (call $unpark (local.get $r)))
+          (call $out32 (call $unpark (i64.const -1)))
+          (drop (call $park)))"#;
+        let run = Machine::one(body).run();
+        assert_eq!(run.numbers(0), [0, 0, 0, 0, 0, 7, 0, ESTALE, EINVAL]);
+        assert_eq!(run.outcome, RunOutcome::Deadlock, "of two wakes one was kept");
+    }
+
+    SessionWait session_wait_gives_the_exit_code_or_how_the_session_ended {
+        let waiter = r#"
+        (data (i32.const 0) "abown")
+        (func $wait (param $port i32) (param $ptr i32)
+          (i64.store (i32.const 64) (i64.const -99))
+          (call $out32 (call $session_wait (local.get $port) (local.get $ptr)))
+          (call $out (i64.load (i32.const 64))))
+        (func (export "_start")
+          (call $wait (call $port (i32.const 0) (i32.const 1)) (i32.const 64))
+          (call $wait (call $port (i32.const 0) (i32.const 1)) (i32.const -1))
+          (call $wait (call $port (i32.const 1) (i32.const 1)) (i32.const 64))
+          (call $wait (call $port (i32.const 2) (i32.const 3)) (i32.const 64))
+          (call $wait (i32.const 99) (i32.const 64))
+          (drop (call $session_wait (i32.const 99) (i32.const -2))))"#;
+        let mut machine = Machine::new();
+        let waits = machine.session("waits", waiter);
+        let exits = machine.session("exits", r#"(func (export "main") (result i32) (call $sleep (i64.const 3)) (i32.const -7))"#);
+        let traps = machine.session("traps", r#"(func (export "_start") unreachable)"#);
+        machine.wire("a", exits, 1, &[waits]);
+        machine.wire("b", traps, 1, &[waits]);
+        machine.wire("own", waits, 1, &[exits]);
+        let run = machine.run();
+        assert_eq!(run.numbers(0), [0, -7, 0, -99, EFAULTED, -99, EINVAL, -99, EINVAL, -99]);
+        assert_eq!(run.session(0).faults[0].code, FaultCode::BadPointer);
+    }
+
+    SessionName session_name_writes_the_full_name {
+        let body = r#"
+        (func (export "_start")
+          (call $out32 (call $session_name (i32.const 64) (i32.const 5)))
+          (call $out32 (i32.load8_u (i32.const 64)))
+          (call $out32 (call $session_name (i32.const 64) (i32.const 6)))
+          (call $out (i64.load (i32.const 64)))
+          (drop (call $session_name (i32.const -4) (i32.const 6))))"#;
+        let mut machine = Machine::new();
+        machine.session("bot.12", body);
+        let run = machine.run();
+        let name = i64::from_le_bytes(*b"bot.12\0\0");
+        assert_eq!(run.numbers(0), [EMSGSIZE, 0, 6, name]);
+        assert_eq!(run.session(0).faults[0].code, FaultCode::BadPointer);
+    }
+
+    SessionIndex session_index_is_the_number_after_the_last_dot {
+        let body = r#"(func (export "_start") (call $out32 (call $session_index)))"#;
+        for (name, index) in [
+            ("bot.12", 12), ("bot", 0), ("a.b.3", 3), ("a.3.b", 0), ("bot.", 0), ("bot.-1", 0),
+            ("bot.+1", 0), ("bot.2147483647", i64::from(i32::MAX)), ("bot.2147483648", 0), ("7", 0),
+        ] {
+            let mut machine = Machine::new();
+            machine.session(name, body);
+            assert_eq!(machine.run().numbers(0), [index], "{name}");
+        }
+    }
+
     Exit exit_ends_the_coroutine_with_its_value {
         let body = r#"
         (func $deep (param i64) (call $exit (local.get 0)) (call $out (i64.const -100)))
@@ -832,6 +918,7 @@ fn every_operation_costs_its_base() {
                 ("(drop (call $spawn (i32.const 0) (i64.const 0)))", "(i64.const 1)".into())
             }
             HostOperation::Sleep => ("", "(i64.const 2)".into()),
+            HostOperation::Park => ("(drop (call $unpark (i64.const 0)))", String::new()),
             HostOperation::PollOneoff => (
                 "(i64.store (i32.const 24) (i64.const 1000000))",
                 "(i32.const 0) (i32.const 64) (i32.const 1) (i32.const 128)".into(),
@@ -884,6 +971,8 @@ fn sized_operations_cost_per_eight_bytes() {
             machine.spec.sessions[0].env =
                 vec![("".into(), "x".repeat(bytes.saturating_sub(2) as usize))]
         };
+        let named =
+            |machine: &mut Machine| machine.spec.sessions[0].name = "x".repeat(bytes as usize);
         let given = |machine: &mut Machine| {
             machine.input(0, wavelock_abi::SessionId(0), &vec![1; bytes as usize]);
         };
@@ -913,6 +1002,13 @@ fn sized_operations_cost_per_eight_bytes() {
                 "(i32.const 64) (i32.const 50000)".into(),
                 bytes.into(),
                 &given,
+            ),
+            (
+                HostOperation::SessionName,
+                "".into(),
+                "(i32.const 64) (i32.const 50000)".into(),
+                bytes.into(),
+                &named,
             ),
             (
                 HostOperation::FdWrite,
@@ -1007,6 +1103,7 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
     };
     for bad in ["65529", "-2", "2147483647"] {
         add(HostOperation::Join, &format!("(i64.const 0) (i32.const {bad})"));
+        add(HostOperation::SessionWait, &format!("(i32.const 0) (i32.const {bad})"));
         add(HostOperation::Recv, &format!("(i32.const 0) (i32.const {bad})"));
         add(HostOperation::TryRecv, &format!("(i32.const 0) (i32.const {bad})"));
         for operation in [HostOperation::SendBytes, HostOperation::RecvBytes] {
@@ -1017,6 +1114,7 @@ fn bad_pointers() -> Vec<(HostOperation, String)> {
         for operation in [
             HostOperation::Port,
             HostOperation::Input,
+            HostOperation::SessionName,
             HostOperation::Output,
             HostOperation::RandomGet,
         ] {
@@ -1148,6 +1246,9 @@ fn a_bad_pointer_is_a_fault_of_that_coroutine_alone() {
         "sleep",
         "self",
         "cancel",
+        "park",
+        "unpark",
+        "session_index",
         "exit",
         "channel",
         "send",

@@ -58,6 +58,8 @@ stop_codes! {
     EndOfWave = 15, "reached the end of the wave";
     WaitReply = 16, "waits for the reply to its call";
     EndOfCap = 17, "used up the cap of its session";
+    WaitPark = 18, "waits to be unparked";
+    WaitSession = 19, "waits for a session to end";
 }
 
 /// Why bytes could not be decoded as events.
@@ -351,6 +353,8 @@ events! {
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
+    Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
+    Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
 }

@@ -1,12 +1,14 @@
-//! Machines with contexts, grants, calls and caps have the same run under every driver: step by
-//! step, groups in another order, restored from bytes, on workers.
+//! Machines with contexts, grants, calls, caps, parks and waits for sessions have the same run
+//! under every driver: step by step, groups in another order, restored from bytes, on workers.
 //!
-//! Every sixteenth generated machine has contexts, grants and calls; another sixteenth has caps.
-//! Together they reach every event about time and calls, which this file asserts; `step_equals_run`
-//! of `system` leaves those events to it. A failure prints the seed.
+//! Every sixteenth generated machine has contexts, grants and calls; another sixteenth has caps; a
+//! third has parks and waits for sessions. Together they reach every event about time and calls,
+//! which this file asserts; `step_equals_run` of `system` leaves those events to it. A failure
+//! prints the seed.
 
 use std::collections::BTreeMap;
 use wavelock_abi::Frame;
+use wavelock_kernel::WakeSource;
 use wavelock_system::{MachineSpec, RunSummary, Sink, Stage, World};
 use wavelock_trace::{Digest, Event, EventReader};
 use wavelock_waves::Waves;
@@ -20,9 +22,9 @@ fn load(seed: u64, keep_events: bool) -> World {
         .world
 }
 
-/// Counts events by name.
+/// Counts events by name, and wakes by source.
 #[derive(Default)]
-struct Reached(BTreeMap<&'static str, u64>);
+struct Reached(BTreeMap<&'static str, u64>, [u64; WakeSource::COUNT]);
 
 impl Sink for Reached {
     fn output(&mut self, _: wavelock_abi::SessionId, _: &[u8]) {}
@@ -32,7 +34,11 @@ impl Sink for Reached {
     fn frame(&mut self, _: Frame, _: Digest, _: &[u8], lanes: &mut dyn Iterator<Item = &[u8]>) {
         for bytes in lanes {
             for event in EventReader::new(bytes) {
-                *self.0.entry(event.expect("own encoding").name()).or_default() += 1;
+                let event = event.expect("own encoding");
+                *self.0.entry(event.name()).or_default() += 1;
+                if let Event::Wake { source, .. } = event {
+                    self.1[source as usize] += 1;
+                }
             }
         }
     }
@@ -101,20 +107,25 @@ fn restored(seed: u64, every: u64, expected: &RunSummary) -> u64 {
     saved
 }
 
+/// Runs a machine under every driver. Returns how often it was saved and restored.
+fn under_every_driver(seed: u64, save_every: u64, reached: &mut Reached) -> u64 {
+    println!("seed {seed}");
+    let expected = whole(seed, reached);
+    assert_eq!(stepped(seed), expected, "seed {seed}: step by step");
+    assert_eq!(reversed(seed), expected, "seed {seed}: groups in reverse");
+    for workers in [2, 3] {
+        assert_eq!(on_workers(seed, workers), expected, "seed {seed}: {workers} workers");
+    }
+    restored(seed, save_every, &expected)
+}
+
 #[test]
 fn contexts_and_calls_have_the_same_run_under_every_driver_and_reach_every_event() {
     let mut reached = Reached::default();
     let (mut saved, mut contexts) = (0, 0);
     for seed in (0..MACHINES).map(|number| number * wavelock_generate::TIMED_EVERY + 3) {
-        println!("seed {seed}");
         contexts += wavelock_generate::machine(seed).contexts.len();
-        let expected = whole(seed, &mut reached);
-        assert_eq!(stepped(seed), expected, "seed {seed}: step by step");
-        assert_eq!(reversed(seed), expected, "seed {seed}: groups in reverse");
-        for workers in [2, 3] {
-            assert_eq!(on_workers(seed, workers), expected, "seed {seed}: {workers} workers");
-        }
-        saved += restored(seed, 7, &expected);
+        saved += under_every_driver(seed, 7, &mut reached);
     }
     println!("{contexts} contexts, {saved} boundaries saved, {:?}", reached.0);
     // What was admitted misses nothing, so no machine should reach a miss;
@@ -135,20 +146,25 @@ fn caps_have_the_same_run_under_every_driver() {
     let mut reached = Reached::default();
     let (mut saved, mut capped) = (0, 0);
     for seed in (0..MACHINES).map(|number| number * wavelock_generate::CAPPED_EVERY + 9) {
-        println!("seed {seed}");
         let spec = wavelock_generate::machine(seed);
         capped += spec.sessions.iter().filter(|session| session.cap.is_some()).count();
-        let expected = whole(seed, &mut reached);
-        assert_eq!(stepped(seed), expected, "seed {seed}: step by step");
-        assert_eq!(reversed(seed), expected, "seed {seed}: groups in reverse");
-        for workers in [2, 3] {
-            assert_eq!(on_workers(seed, workers), expected, "seed {seed}: {workers} workers");
-        }
-        saved += restored(seed, 5, &expected);
+        saved += under_every_driver(seed, 5, &mut reached);
     }
     let count = |name| reached.0.get(name).copied().unwrap_or_default();
     let (throttles, refills) = (count("CapThrottle"), count("CapRefill"));
     println!("{capped} caps: throttled {throttles}, refilled {refills}; {saved} saved");
     assert!(capped > 150 && saved > 100, "{capped} caps, {saved} boundaries saved");
     assert!(throttles > 1_000 && refills > 1_000, "{throttles} throttles, {refills} refills");
+}
+
+#[test]
+fn parks_and_waits_for_sessions_have_the_same_run_under_every_driver() {
+    let mut reached = Reached::default();
+    let seeds = (0..MACHINES).map(|number| number * wavelock_generate::WAITING_EVERY + 5);
+    let saved: u64 = seeds.map(|seed| under_every_driver(seed, 5, &mut reached)).sum();
+    let wakes = |source: WakeSource| reached.1[source as usize];
+    let (unparked, ended) = (wakes(WakeSource::Unpark), wakes(WakeSource::SessionEnd));
+    println!("{unparked} woken by an unpark, {ended} by a session's end; {saved} saved");
+    assert!(unparked > 100 && ended > 30, "{unparked} unparked, {ended} by a session's end");
+    assert!(saved > 100, "{saved} boundaries saved");
 }

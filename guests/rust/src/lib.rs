@@ -45,6 +45,11 @@ pub mod raw {
         pub fn own() -> i64;
         pub fn join(reference: i64, result: *mut i64) -> i32;
         pub fn cancel(reference: i64) -> i32;
+        pub fn park() -> i32;
+        pub fn unpark(reference: i64) -> i32;
+        pub fn session_name(bytes: *mut u8, capacity: usize) -> i32;
+        pub fn session_index() -> i32;
+        pub fn session_wait(channel: i32, exit: *mut i64) -> i32;
         pub fn exit(value: i64) -> !;
         pub fn channel(capacity: i32) -> i32;
         pub fn port(name: *const u8, length: usize) -> i32;
@@ -218,6 +223,38 @@ impl Coroutine {
         // SAFETY: no memory is involved.
         check(unsafe { raw::cancel(self.0) }).map(drop)
     }
+
+    /// Ends its [`park`], or keeps a wake for its next one.
+    ///
+    /// # Errors
+    /// `Stale` if it was joined or detached.
+    pub fn unpark(self) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::unpark(self.0) }).map(drop)
+    }
+}
+
+/// Waits until another coroutine unparks this one; returns at once if one has since the last park.
+pub fn park() {
+    // SAFETY: no memory is involved.
+    unsafe { raw::park() };
+}
+
+/// The index of this session among those of its `count`; 0 for one without.
+#[must_use]
+pub fn session_index() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { raw::session_index() }
+}
+
+/// Reads the name of this session.
+///
+/// # Errors
+/// `MessageSize` if the buffer is too small.
+pub fn session_name(buffer: &mut [u8]) -> Result<&[u8], Code> {
+    // SAFETY: the buffer is valid for writes of its length.
+    let length = check(unsafe { raw::session_name(buffer.as_mut_ptr(), buffer.len()) })?;
+    Ok(&buffer[..length as usize])
 }
 
 /// A channel, by its handle in this session.
@@ -226,6 +263,17 @@ impl Coroutine {
 pub struct Channel(pub(crate) i32);
 
 impl Channel {
+    /// Waits for the session that this port leads to, and returns its exit code.
+    ///
+    /// # Errors
+    /// `Faulted` or `Canceled` if it ended that way, `Invalid` for a channel of this session.
+    pub fn wait_for_session(self) -> Result<i64, Code> {
+        let mut exit = 0;
+        // SAFETY: `exit` is valid for one write.
+        check(unsafe { raw::session_wait(self.0, &mut exit) })?;
+        Ok(exit)
+    }
+
     /// A new channel of this session.
     ///
     /// # Errors

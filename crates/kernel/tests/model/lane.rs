@@ -785,12 +785,18 @@ impl ModelLane {
             return Err(Refused::NotWaiting(self.at(slot).state));
         };
         let ends = match source {
-            WakeSource::Channel => {
-                !matches!(reason, BlockReason::Join | BlockReason::Input | BlockReason::OtherLane)
-            }
+            WakeSource::Channel => !matches!(
+                reason,
+                BlockReason::Join
+                    | BlockReason::Input
+                    | BlockReason::OtherLane
+                    | BlockReason::Park
+                    | BlockReason::Session
+            ),
             WakeSource::Join => reason == BlockReason::Join,
             WakeSource::Input => reason == BlockReason::Input,
             WakeSource::Answer => reason == BlockReason::OtherLane,
+            WakeSource::Unpark => reason == BlockReason::Park,
             WakeSource::SessionEnd => true,
             WakeSource::Timer | WakeSource::Release => false,
         };

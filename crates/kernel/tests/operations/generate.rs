@@ -226,6 +226,7 @@ impl Generator {
             Some(State::Blocked(BlockReason::Join)) => WakeSource::Join,
             Some(State::Blocked(BlockReason::Input)) => WakeSource::Input,
             Some(State::Blocked(BlockReason::OtherLane)) => WakeSource::Answer,
+            Some(State::Blocked(BlockReason::Park)) => WakeSource::Unpark,
             _ => WakeSource::SessionEnd,
         };
         if self.random.chance(1, 12) {

@@ -4,6 +4,7 @@
 use super::{LoadError, MissingImport, Warning};
 use crate::call::Calls;
 use crate::input::InputQueue;
+use crate::kill::Kills;
 use crate::observe::Chain;
 use crate::session::SessionState;
 use crate::spec::{MachineSpec, SessionSpec};
@@ -87,8 +88,10 @@ pub(super) fn make_session(
         ended: None,
         first_faulted: false,
         faults: Vec::new(),
+        kills: Kills::default(),
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
+        watches: imports_any(module, &[HostOperation::SessionWait]).then(Box::default),
     })
 }
 
@@ -245,6 +248,12 @@ pub(super) fn reads_stream_only(module: &Module) -> bool {
 fn takes_part_in_calls(module: &Module) -> bool {
     use HostOperation::{Accept, Call, Reply, Serve};
     imports_any(module, &[Call, Accept, Reply, Serve])
+}
+
+/// Whether coroutines of the module can park, be unparked or wait for a session.
+pub(crate) fn can_park_or_watch(module: &Module) -> bool {
+    use HostOperation::{Park, SessionWait, Unpark};
+    imports_any(module, &[Park, Unpark, SessionWait])
 }
 
 fn imports_any(module: &Module, operations: &[HostOperation]) -> bool {

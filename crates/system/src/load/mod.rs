@@ -15,6 +15,7 @@ mod wire;
 
 pub(crate) use check::{check_references, check_spec};
 pub use error::{LoadError, MissingImport, Warning};
+pub(crate) use link::can_park_or_watch;
 
 use crate::group::Group;
 use crate::index::{LaneIndex, SessionIndex};
@@ -93,6 +94,7 @@ impl World {
             groups,
             progress: StateHead::start(digest.value(), peak),
             phase: Phase::Boundary,
+            before_end: None,
             digest,
             lane_positions,
             session_groups,

@@ -26,6 +26,8 @@ enum QueueName {
     Selectors(ChannelId),
     Senders(ChannelId),
     Input(SessionId),
+    /// Waits of the first session for the second.
+    Watchers(SessionId, SessionId),
 }
 
 impl World {
@@ -46,6 +48,14 @@ impl World {
                 list_queues(state, &mut entries);
                 if !callers(state).all(is_known) {
                     return Err(unfit(state.id, "the caller of a call"));
+                }
+                let mut watched = state.watches.iter().flat_map(|watches| &watches.queues);
+                let is_live = |id: SessionId| {
+                    self.session_groups.get(id.0 as usize).is_some()
+                        && self.session_ref(id).ended.is_none()
+                };
+                if !watched.all(|(id, _)| is_live(*id)) {
+                    return Err(unfit(state.id, "a wait for a session that has ended"));
                 }
                 let senders = state.channels.iter().flat_map(|channel| channel.senders.iter());
                 let mut local = senders.filter(|sender| sender.local);
@@ -156,7 +166,8 @@ fn audit_wait(
     waits: &mut Vec<Queued>,
 ) -> Option<Option<BlockReason>> {
     use HostOperation::{
-        Accept, Call, Cancel, FdRead, Join, Recv, RecvBytes, Select, Send, SendBytes, Serve,
+        Accept, Call, Cancel, FdRead, Join, Park, Recv, RecvBytes, Select, Send, SendBytes, Serve,
+        SessionWait,
     };
     if task.wait.is_none() {
         return Some(None);
@@ -195,6 +206,14 @@ fn audit_wait(
             waits.push((QueueName::Input(state.id), *ticket, name));
             Some(BlockReason::Input)
         }
+        Wait::Parked if operation == Park => Some(BlockReason::Park),
+        Wait::Session(ticket) if operation == SessionWait => {
+            let target = group.waits_on(session, handle)?.owner;
+            waits.push((QueueName::Watchers(state.id, target), *ticket, name));
+            Some(BlockReason::Session)
+        }
+        Wait::Code(_) if matches!(operation, Park | SessionWait) => None,
+        Wait::Number(_) if operation == SessionWait => None,
         Wait::Reply(call)
             if operation == Call && *call <= state.calls.as_ref().map_or(0, |calls| calls.made) =>
         {
@@ -248,6 +267,10 @@ fn list_queues(state: &SessionState, entries: &mut Vec<Queued>) {
         entries.extend(selectors.map(|(at, slot)| (QueueName::Selectors(id), at, own(slot))));
         let senders = channel.senders.tickets();
         entries.extend(senders.map(|(at, sender)| (QueueName::Senders(id), at, sender.name)));
+    }
+    for (target, queue) in state.watches.iter().flat_map(|watches| &watches.queues) {
+        let watchers = QueueName::Watchers(state.id, *target);
+        entries.extend(queue.tickets().map(|(at, slot)| (watchers, at, own(slot))));
     }
     let readers = state.input.waiting.tickets();
     entries.extend(readers.map(|(at, slot)| (QueueName::Input(state.id), at, own(slot))));

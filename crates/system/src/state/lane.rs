@@ -10,21 +10,21 @@ use wavelock_kernel::fair::{EntityPhase, EntityState, FairState, VirtualTimes};
 use wavelock_kernel::{
     BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
     ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
-    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag,
+    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag, WakeSource,
 };
 
 record! {
     LaneState {
         id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
         wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
-        arrivals, steps, streak, wakes, tallies, records, free, retired, sessions, reserved as reserved,
+        arrivals, steps, streak, wakes as waits, tallies, records, free, retired, sessions, reserved as reserved,
         fair, contexts as if_in_spec, caps = no_caps,
     }
     CapState { session, settings, used, is_spent, counts }
     CapCounts { consumed, throttles, longest_overrun }
     LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
-    Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks, sleeps, migrations, steals }
+    Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks as waits, sleeps, migrations, steals }
 
     FairState { settings = fair_settings, slots, arrivals, entities }
     EntityState { slot, share, remainder, phase }
@@ -109,6 +109,34 @@ mod reserved {
         let (reserved, outbox): (_, u32) = Codec::read(input)?;
         input.check("the capacity of an outbox", outbox == 0)?;
         Ok(reserved)
+    }
+}
+
+/// Counts by reason of a wait, or by what ended one. Those of parks and session waits are the last,
+/// and only in the bytes of a machine that has such waits.
+mod waits {
+    use super::{BlockReason, Codec, CodecError, Reader, WakeSource, Writer};
+
+    /// The first of the late ones, in both lists.
+    const LATE: usize = BlockReason::Park as usize;
+    const _: () = assert!(LATE == WakeSource::Unpark as usize);
+
+    const fn written<const N: usize>(has_late_waits: bool) -> usize {
+        if has_late_waits { N } else { LATE }
+    }
+
+    pub(super) fn write<T: Codec, const N: usize>(counts: &[T; N], out: &mut Writer) {
+        counts[..written::<N>(out.has_late_waits)].iter().for_each(|count| count.write(out));
+    }
+
+    pub(super) fn read<T: Codec + Copy + Default, const N: usize>(
+        input: &mut Reader<'_>,
+    ) -> Result<[T; N], CodecError> {
+        let mut counts = [T::default(); N];
+        for count in &mut counts[..written::<N>(input.has_late_waits)] {
+            *count = T::read(input)?;
+        }
+        Ok(counts)
     }
 }
 

@@ -9,12 +9,14 @@ use crate::codec::{
     record, variants,
 };
 use crate::input::InputQueue;
+use crate::kill::{KILLS_KEPT, KillRecord, KillRule, Kills};
 use crate::observe::Chain;
 use crate::queue::Queue;
 use crate::random::{Key, Stream};
 use crate::session::{FAULTS_KEPT, FaultRecord, Handle, Port, SessionOutcome, SessionState};
 use crate::task::{EndStatus, Entry, Family, NONE, State, Task, TaskTable, Wait};
 use crate::wait::{SeldomQueue, Ticket, WaitQueue};
+use crate::watch::Watches;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -31,6 +33,8 @@ record! {
     Reply { caller, acceptor, loan }
     ReplyEntry { generation, reply }
     FaultRecord { coroutine, code, function, offset }
+    KillRecord { coroutine, rule, lane, handle, frame, clock, budget, overrun }
+    Kills { records, count, first }
     WaitingSender { name, local, message }
 }
 
@@ -65,21 +69,26 @@ variants! {
         11 Taken(taken),
         // Never written.
         12 NotStarted { instance, word, argument },
+        13 Parked,
+        14 Session(ticket),
     }
     EndStatus {
         0 Finished,
         1 Faulted,
         2 Canceled,
+        3 Killed,
     }
     SessionOutcome {
         0 Finished,
         1 Faulted,
         2 Running,
         3 Deadlock,
+        4 Killed,
+        5 Canceled,
     }
 }
 
-codes! { FaultCode: FaultCode::from_code; }
+codes! { FaultCode: FaultCode::from_code; KillRule: KillRule::from_code; }
 
 newtypes! {
     Codec: Ticket;
@@ -163,16 +172,17 @@ parts! {
     Wiring { free fixed lanes, credits, home, open_senders }
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
+    Watches { queues, next_ticket fixed }
     // What precedes these in the bytes is written by `write`, because the rest depends on it.
     // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
-        capabilities as Update, calls as Update
+        capabilities as Update, calls as Update, watches as Update
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, class, port_names, args, env,
-        output, log, profile,
+        output, log, profile, kills,
     }
 }
 
@@ -196,11 +206,12 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
         finished,
         faulted,
         unjoined_faults,
+        unjoined_kills: _,
     } = tasks;
     out.count(entries.len());
     for (slot, entry) in (0u32..).zip(entries) {
-        let Entry { generation, detached, lane, state } = entry;
-        (*generation, *detached).write(out);
+        let Entry { generation, detached, unparked, lane, state } = entry;
+        (*generation, u8::from(*detached) | u8::from(*unparked) << 1).write(out);
         match state {
             State::Free { next: _ } => out.bytes.push(FREE),
             State::Live(task) => {
@@ -241,7 +252,9 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
     let mut tasks = TaskTable::new();
     let mut ended_faulted = 0;
     for _ in 0..input.count()? {
-        let (generation, detached) = Codec::read(input)?;
+        let (generation, flags): (_, u8) = Codec::read(input)?;
+        input.check("the flags of a coroutine", flags < 4)?;
+        let (detached, unparked) = (flags & 1 != 0, flags & 2 != 0);
         input.check("a generation beyond the last", generation <= CoroutineRef::LAST_GENERATION)?;
         let (mut stack, mut lane) = (Coroutine::vacant(), 0);
         let state = match u8::read(input)? {
@@ -279,7 +292,9 @@ fn read_tasks(input: &mut Reader<'_>, coroutines: Vec<Coroutine>) -> Result<Task
             _ => return Err(input.malformed("the state of a coroutine")),
         };
         tasks.occupied += u32::from(!matches!(state, State::Free { .. }));
-        tasks.entries.push(Entry { generation, detached, lane, state });
+        let may_be_unparked = matches!(&state, State::Live(task) if task.wait != Wait::Parked);
+        input.check("a wake that is kept", !unparked || may_be_unparked)?;
+        tasks.entries.push(Entry { generation, detached, unparked, lane, state });
         tasks.coroutines.push(stack);
     }
     input.check("a stack without a coroutine", coroutines.next().is_none())?;
@@ -350,6 +365,26 @@ pub(crate) fn read(
     Ok(check(input, state)?)
 }
 
+/// The kills of a session; a state has them only if it has any.
+pub(crate) fn write_kills(state: &SessionState, out: &mut Writer) {
+    (state.kills.clone(), state.tasks.unjoined_kills).write(out);
+}
+
+/// Reads what [`write_kills`] wrote.
+pub(crate) fn read_kills(
+    input: &mut Reader<'_>,
+    state: &mut SessionState,
+) -> Result<(), CodecError> {
+    let (kills, unjoined): (Kills, u64) = Codec::read(input)?;
+    let kept = kills.records.len();
+    let is_whole = kept <= KILLS_KEPT && kept as u64 <= kills.count && kills.count > 0;
+    input.check("the kills of a session", is_whole)?;
+    let left = state.tasks.kills_not_joined();
+    input.check("kills that were not joined", (left..=kills.count).contains(&unjoined))?;
+    (state.kills, state.tasks.unjoined_kills) = (kills, unjoined);
+    Ok(())
+}
+
 /// Whether the parts of a session fit each other; across sessions, see `audit`.
 fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError> {
     let has_coroutines = state.tasks.live > 0;
@@ -376,6 +411,12 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
     input.check("faults that are kept", state.faults.len() <= FAULTS_KEPT)?;
     if let Some(Capabilities { entries, .. }) = state.capabilities.as_deref() {
         input.check("a table of capabilities", entries.len() <= MOST_CAPABILITIES)?;
+    }
+    if let Some(Watches { queues, next_ticket }) = state.watches.as_deref() {
+        let is_given = |ticket: Option<Ticket>| ticket.is_some_and(|last| last.0 < *next_ticket);
+        let all_given = queues.iter().all(|(_, queue)| is_given(queue.latest()));
+        let is_sorted = queues.is_sorted_by(|(one, _), (two, _)| one < two);
+        input.check("the waits for sessions", all_given && is_sorted)?;
     }
     if let Some(calls) = &mut state.calls {
         let mut replies = calls.replies.iter().filter_map(|entry| entry.reply.as_ref());

@@ -163,7 +163,7 @@ fn quiet(choices: &mut Choices, script: &mut Script, temper: Temper) {
 /// Something that looks at the schedule, at memory of others, or ends things.
 fn wild(choices: &mut Choices, text: &mut String) {
     let slot = choices.below(6);
-    let _ = match choices.below(20) {
+    let _ = match choices.below(24) {
         0 => writeln!(text, "(local.set $acc (i64.add (local.get $acc) (call $cycles)))"),
         1 => writeln!(text, "(local.set $acc (i64.add (local.get $acc) (call $remaining)))"),
         2 => writeln!(text, "(local.set $acc (i64.add (local.get $acc) (call $frame)))"),
@@ -193,6 +193,12 @@ fn wild(choices: &mut Choices, text: &mut String) {
         17 if choices.one_in(6) => writeln!(text, "(call $exit (local.get $acc))"),
         18 if choices.one_in(8) => writeln!(text, "(drop (i64.load (i32.const -1)))"),
         19 if choices.one_in(10) => writeln!(text, "(call $proc_exit (i32.const {slot}))"),
+        20 => writeln!(text, "(drop (call $unpark (i64.const {slot})))"),
+        21 => writeln!(text, "(drop (call $unpark (call $self))) (drop (call $park))"),
+        22 if choices.one_in(4) => writeln!(text, "(drop (call $park))"),
+        23 if choices.one_in(4) => {
+            writeln!(text, "(drop (call $session_wait (i32.const {slot}) (i32.const 656)))")
+        }
         _ => writeln!(text, "(drop (call $close (i32.const {})))", choices.below(9)),
     };
 }

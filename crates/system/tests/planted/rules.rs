@@ -21,6 +21,8 @@ pub(crate) enum Rules {
     /// No group settles its own effects: every effect is applied in one order, then every channel
     /// is divided. Equal by definition.
     OneOrder,
+    /// An unpark of a coroutine that is not parked is lost.
+    LostWake,
     /// Every end is interrupted after this step, and started again.
     Cut(usize),
 }
@@ -36,6 +38,10 @@ impl Rules {
 
     pub(crate) fn cut_after(self) -> Option<usize> {
         if let Self::Cut(done) = self { Some(done) } else { None }
+    }
+
+    pub(crate) fn keeps_wakes(self) -> bool {
+        self != Self::LostWake
     }
 
     pub(crate) fn settles_alone(self) -> bool {
@@ -141,6 +147,41 @@ fn a_credit_that_does_not_lapse_is_noticed() {
     assert_eq!(check_credits(Rules::Kept), Ok(()));
     let found = check_credits(Rules::CreditKept).expect_err("the channel is overfull");
     assert!(found.len() > 6, "{found:?}");
+}
+
+/// A coroutine unparks another that has not parked yet, on its own lane or on another; `None` if
+/// the other's park returns.
+fn check_kept_wake(rules: Rules, other_lane: u32) -> Option<usize> {
+    let text = format!(
+        r#"(module
+        (import "wavelock" "spawn_on" (func $spawn_on (param i32 i64 i32) (result i64)))
+        (import "wavelock" "unpark" (func $unpark (param i64) (result i32)))
+        (import "wavelock" "park" (func $park (result i32)))
+        (import "wavelock" "sleep" (func $sleep (param i64)))
+        (table funcref (elem $late))
+        (func $late (param i64) (call $sleep (i64.const 2)) (drop (call $park)))
+        (func (export "_start") (local $r i64)
+          (local.set $r (call $spawn_on (i32.const 0) (i64.const 0) (i32.const {other_lane})))
+          (call $sleep (i64.const 1))
+          (drop (call $unpark (local.get $r)))))"#
+    );
+    let mut spec = MachineSpec { lanes: 2, ..MachineSpec::new() };
+    let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
+    let module = spec.add_module(Arc::new(module), text.as_bytes());
+    spec.add_session("main", module);
+    spec.sessions[0].placement = Placement::Split([0, 1].into());
+    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    world.run(&mut ()).expect("the host can");
+    world.deadlock().map(|deadlock| deadlock.waiting.len())
+}
+
+#[test]
+fn a_lost_wake_is_noticed() {
+    for other_lane in [0, 1] {
+        assert_eq!(check_kept_wake(Rules::Kept, other_lane), None);
+        assert_eq!(check_kept_wake(Rules::LostWake, other_lane), Some(1));
+    }
 }
 
 /// Senders that wait for room, one of them canceled meanwhile, in the same wave or later, messages
