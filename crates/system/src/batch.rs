@@ -283,11 +283,11 @@ impl Batch<'_> {
         task.wait.replace_plain(Wait::Number(number));
         let reference = task.kernel;
         self.log_send(at);
-        let shortened = self.wake(slot, reference);
+        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
         if self.lane.kernel.hands_off() {
             let _ = self.lane.kernel.prefer(reference);
         }
-        CallOutcome::DONE.shortening_slice(shortened)
+        CallOutcome::DONE.shortening_slice(self.shortened())
     }
 
     /// Queues the running coroutine as a sender into a full channel.
@@ -349,8 +349,8 @@ impl Batch<'_> {
         task.wait.replace_plain(Wait::Code(0));
         let reference = task.kernel;
         self.log_receive(at);
-        let shortened = self.wake(slot, reference);
-        CallOutcome::number(number as u64).shortening_slice(shortened)
+        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
+        CallOutcome::number(number as u64).shortening_slice(self.shortened())
     }
 
     /// Queues the running coroutine as a receiver.
@@ -380,14 +380,11 @@ impl Batch<'_> {
         self.departure = Departure::Block(reason);
     }
 
-    /// Makes a waiter of this lane ready. Returns how many cycles sooner the open slice ends,
-    /// because a wake costs some.
+    /// How many cycles sooner the open slice ends because a wake, which costs some, moved the clock.
     #[inline(always)]
-    fn wake(&mut self, slot: u32, reference: CoroutineRef) -> u32 {
-        self.lane.wake(self.session, slot, reference, WakeSource::Channel);
-        let (before, now) = (self.bound_now, self.lane.kernel.slice_bound());
-        self.bound_now = now;
-        (before - now).0 as u32
+    fn shortened(&mut self) -> u32 {
+        let now = self.lane.kernel.slice_bound();
+        (core::mem::replace(&mut self.bound_now, now) - now).0 as u32
     }
 
     /// Counts and logs a send.
