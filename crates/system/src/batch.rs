@@ -20,7 +20,7 @@ use crate::host::is_entry;
 use crate::step::{Batched, Slice, wait_code};
 use crate::task::{EndStatus, Task, TaskTable, Wait};
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineName, CoroutineRef, Cycles, Frame, HostOperation, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, Frame, HostOperation, SessionId};
 use wavelock_kernel::{Began, BlockReason, Departure, Next, Running, Spawn, Tag, WakeSource};
 use wavelock_machine::{
     BatchEnd, CallOutcome, Coroutine, CoroutineTable, Dispatch, Host, LazyCoroutine, Prefetch,
