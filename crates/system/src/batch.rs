@@ -477,7 +477,10 @@ impl Batch<'_> {
         let reference = running.reference();
         let _ = kernel.stop(running, used, departure.outcome());
         self.lane.log_cap_events();
-        debug_assert!(self.lane.requests.is_empty(), "only contexts ask for what a batch cannot do");
+        debug_assert!(
+            self.lane.requests.is_empty(),
+            "only contexts ask for what a batch cannot do"
+        );
         self.log_end(used, ends);
         let kernel = &mut self.lane.kernel;
         if departure == Departure::Finish {
