@@ -380,7 +380,7 @@ impl Batch<'_> {
         self.departure = Departure::Block(reason);
     }
 
-    /// How many cycles sooner the open slice ends because a wake, which costs some, moved the clock.
+    /// How many cycles sooner the open slice ends, because a wake that it caused moved the clock.
     #[inline(always)]
     fn shortened(&mut self) -> u32 {
         let now = self.lane.kernel.slice_bound();
