@@ -12,7 +12,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, share};
 use crate::context::Request;
-use crate::functions::{Host, HostCommand};
+use crate::functions::{Answers, Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
@@ -126,6 +126,8 @@ pub(crate) struct LaneState {
     pub(crate) requests: Vec<Request>,
     /// Commands of guests to the embedder, in the order of the calls; applied at the wave's end.
     pub(crate) commands: Vec<HostCommand>,
+    /// What the embedder's functions answered in this frame.
+    pub(crate) answers: Answers,
     /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
     /// part of the machine's state.
     pub(crate) refusal: Option<wavelock_kernel::ContextRefusal>,
@@ -146,6 +148,7 @@ impl LaneState {
             steps: 0,
             requests: Vec::new(),
             commands: Vec::new(),
+            answers: Answers::default(),
             refusal: None,
         }
     }
