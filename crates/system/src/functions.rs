@@ -11,7 +11,7 @@
 //! and is a safepoint, as a host operation is. What a `view` returns is an event, so that another
 //! host is another digest, found at the call. Commands change the host in canonical order: by
 //! lane, then in the order of the calls. What functions answer leaves with the frame
-//! (`Sink::answers`); a machine that is given it again ([`Input::Answers`](crate::Input)) follows it
+//! (`Sink::answers`); a machine that is given it again ([`Input::Answers`](crate::Input)) takes it
 //! and calls nothing, so a recording replays without the embedder.
 
 use crate::group::Group;

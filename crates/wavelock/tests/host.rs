@@ -237,8 +237,7 @@ impl Write for Bytes {
     }
 }
 
-/// A live machine with host functions, inputs and rollbacks is verified from its trace alone, and an
-/// answer that is another one is found.
+/// A live machine with host functions, inputs and rollbacks is verified from its trace alone.
 #[test]
 fn a_recording_replays_without_the_host() {
     for level in [Level::Inputs, Level::Full] {
