@@ -133,6 +133,8 @@ pub(crate) const MOST_NAME_BYTES: usize = 64;
 pub(crate) const MOST_ENTRIES: usize = 4_096;
 /// Maximum number of these in all sessions together, counted once per session of a `count`.
 pub(crate) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
+/// Maximum number of channels of a machine up to a counted one.
+pub(crate) const MOST_CHANNELS: u64 = 1_048_576;
 
 pub(crate) const LANES: Key = Key::number(
     "lanes",
@@ -317,7 +319,7 @@ pub(crate) const PORTS: Key = Key::other(
     "ports",
     "table: port name to channel name",
     "empty",
-    "channels it can send to, or receive from as their owner, by the name that `port` finds",
+    "channels it can send to, or receive from as their owner, by the name that `port` finds; `{index}` in a port's name makes a port to each channel of a `count`",
 );
 pub(crate) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
@@ -366,6 +368,12 @@ pub const SESSION: &[Key] = &[
 
 pub(crate) const CHANNEL_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
+pub(crate) const CHANNEL_COUNT: Key = Key::optional_number(
+    "count",
+    1,
+    65_536,
+    "makes this many channels; `{index}` in their name, which must have it, and in `owner` is replaced by the number",
+);
 pub(crate) const OWNER: Key = Key::other(
     "owner",
     "session name",
@@ -381,7 +389,7 @@ pub(crate) const CAPACITY: Key = Key::number(
 );
 
 /// `[[channel]]`.
-pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];
+pub const CHANNEL: &[Key] = &[CHANNEL_NAME, CHANNEL_COUNT, OWNER, CAPACITY];
 
 pub(crate) const CONTEXT_NAME: Key = Key::other(
     "name",
