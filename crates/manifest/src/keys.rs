@@ -473,7 +473,7 @@ pub(crate) const GRANT_OF: Key = Key::other(
     "of",
     "`\"control\"`, `\"policy\"`",
     "",
-    "`control`: it may create contexts on its home lane; `policy`: it may change weights and classes of its coroutines",
+    "`control`: it may create contexts on its home lane; `policy`: it may change weights, classes and priorities of its coroutines",
 );
 
 /// `[[grant]]`.

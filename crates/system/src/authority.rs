@@ -69,7 +69,7 @@ impl ContextSpec {
 pub enum Grant {
     /// Make contexts on its home lane.
     Control = 0,
-    /// Change weights and latency classes of its own coroutines.
+    /// Change weights, latency classes and priorities of its own coroutines.
     Policy = 1,
 }
 

@@ -20,8 +20,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, SessionId,
-    Weight,
+    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, Priority,
+    SessionId, Weight,
 };
 use wavelock_kernel::{
     Activation, ContextEventKind, ContextParameters, ContextRefusal, ContextView, Lane, Outcome,
@@ -232,6 +232,7 @@ impl Group {
                 .on_context(site, handle, |lane, context| lane.take_consumed(context))
                 .map(|consumed| consumed.0 as i64),
             Op::ContextTimeout => self.set_timeout(site, handle, second as i32),
+            Op::Priority => self.set_priority(site, (handle, second as i64, third as i32)),
             _ => self.set_share(site, operation, (handle, second as i64, third as i32)),
         };
         self.lanes[site.lane].log_context_events();
@@ -395,6 +396,34 @@ impl Group {
             }
         };
         kernel.set_share(target, share).map_err(|_| Errno::Stale)?;
+        Ok(0)
+    }
+
+    /// Changes a coroutine's priority, through the policy capability.
+    fn set_priority(
+        &mut self,
+        site: Site<'_>,
+        (handle, reference, value): (i32, i64, i32),
+    ) -> Result<i64, Errno> {
+        if self.capability(site, handle)? != Capability::Policy {
+            return Err(Errno::Invalid);
+        }
+        let (target, kernel) = self.target(site, reference)?;
+        let session = u64::from(self.sessions[site.session].id.0);
+        let lane = &mut self.lanes[site.lane];
+        let Ok(priority) = u8::try_from(value) else {
+            lane.log.event(&Event::OutOfRange {
+                session,
+                slot: u64::from(site.slot),
+                operation: Op::Priority as u64,
+                found: i64::from(value) as u64,
+                most: u64::from(u8::MAX),
+            });
+            return Err(Errno::Invalid);
+        };
+        lane.kernel.set_priority(kernel, Priority(priority)).map_err(|_| Errno::Stale)?;
+        let slot = u64::from(target.slot);
+        lane.log.event(&Event::Priority { session, slot, priority: u64::from(priority) });
         Ok(0)
     }
 

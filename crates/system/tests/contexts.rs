@@ -69,6 +69,7 @@ fn the_operations_of_time_are_these() {
         "context_yield",
         "weight",
         "latency_class",
+        "priority",
     ];
     assert_eq!(about_time, cases, "each has a case in this file");
 }
@@ -146,6 +147,40 @@ fn weights_and_classes_change_through_the_policy_capability_alone() {
       (call $out32 (call $latency_class (call $policy) (call $self) (i32.const 5)))
       (call $out32 (call $latency_class (call $policy) (i64.const 44) (i32.const 1))))"#;
     assert_eq!(answers(body), [0, EINVAL, EINVAL, EINVAL, 0, EINVAL, ESTALE]);
+}
+
+#[test]
+fn a_priority_changes_through_the_policy_capability_and_orders_the_next_picks() {
+    let body = r#"
+      (func $tell (param $n i64) (call $out (local.get $n)))
+      (elem (i32.const 0) $tell)
+      (func $child (param $n i64) (param $priority i32) (local $r i64)
+        (local.set $r (call $spawn (i32.const 0) (local.get $n)))
+        (call $out32 (call $priority (call $policy) (local.get $r) (local.get $priority))))
+      (func (export "_start")
+      (call $child (i64.const 71) (i32.const 1))
+      (call $child (i64.const 72) (i32.const 255))
+      (call $child (i64.const 73) (i32.const 256))
+      (call $child (i64.const 74) (i32.const -1))
+      (call $child (i64.const 75) (i32.const 9))
+      (call $out32 (call $priority (call $control) (call $self) (i32.const 5)))
+      (call $out32 (call $priority (call $policy) (i64.const 44) (i32.const 1)))
+      (call $out32 (call $priority (i32.const 77) (call $self) (i32.const 1))))"#;
+    let mut machine = granted(body);
+    let refusals = [0, 0, EINVAL, EINVAL, 0, EINVAL, ESTALE, ESTALE];
+    machine.spec.policy = Policy::Priority {
+        rule: wavelock_kernel::PriorityRule::FixedMap,
+        quantum: Cycles(50_000),
+    };
+    let run = machine.run();
+    assert_eq!(run.numbers(0), [&refusals[..], &[72, 75, 71, 73, 74]].concat());
+    assert_eq!((count(&run, "Priority "), count(&run, "OutOfRange"), count(&run, "Deny")), (3, 2, 5));
+    machine.spec.policy = Policy::Cooperative;
+    assert_eq!(
+        machine.run().numbers(0),
+        [&refusals[..], &[71, 72, 73, 74, 75]].concat(),
+        "other policies record it and do not use it"
+    );
 }
 
 #[test]

@@ -354,6 +354,8 @@ events! {
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
+    Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";
+    OutOfRange = 50 { session: number, slot: number, operation: number, found: number, most: number }, "an operation on time got a number that it does not accept: which operation, the number's bits, and the largest it accepts; the refusal follows";
 }
 
 #[cfg(test)]

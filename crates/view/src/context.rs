@@ -86,6 +86,20 @@ pub(crate) fn describe(
                 code.map_or(("a code", "unknown"), |errno| (errno.name(), errno.meaning()));
             format!("`{operation}` of {} was refused with {code}: {meaning}", holder(id, slot))
         }
+        Event::Priority { session: id, slot, priority } => {
+            format!("{} has priority {priority} now", holder(id, slot))
+        }
+        Event::OutOfRange { session: id, slot, operation, found, most } => {
+            let operation = u8::try_from(operation)
+                .ok()
+                .and_then(HostOperation::from_code)
+                .map_or("an operation", HostOperation::import);
+            format!(
+                "`{operation}` of {} got {}, where 0 to {most} is allowed",
+                holder(id, slot),
+                found as i64
+            )
+        }
         Event::CapThrottle { session: id, used, budget, until } => {
             format!(
                 "{} used {used} of the {budget} cycles of its cap and is throttled until frame {until}",
