@@ -117,7 +117,7 @@ impl LaneState {
                     Event::Return { context, session, slot, depth: u64::from(depth) }
                 }
                 ContextEventKind::Revoked { loans } => {
-                    Event::Revoke { context, loans: u64::from(loans) }
+                    Event::Revoke { context, session, slot, loans: u64::from(loans) }
                 }
             };
             log.event(&written);
@@ -130,7 +130,8 @@ impl Group {
     #[cold]
     #[inline(never)]
     pub(crate) fn serve_requests(&mut self, lane: LaneIndex) {
-        for request in core::mem::take(&mut self.lanes[lane].requests) {
+        let mut requests = core::mem::take(&mut self.lanes[lane].requests);
+        for request in requests.drain(..) {
             match request {
                 Request::End(tag) => {
                     let at = TaskIndex {
@@ -145,6 +146,9 @@ impl Group {
                 Request::Notify(channel) => self.notify(lane, channel),
             }
         }
+        // The list keeps its room; what the ends requested is for the next step.
+        let added = core::mem::replace(&mut self.lanes[lane].requests, requests);
+        self.lanes[lane].requests.extend(added);
     }
 
     /// Sends to a timeout channel, if it has room; otherwise only the context's cell is written.
@@ -491,6 +495,7 @@ pub(crate) fn grant(
             return Err(LoadError::ContextsNeedCycles { picks });
         }
         for lane in groups.iter_mut().flat_map(|group| &mut group.lanes) {
+            lane.requests.reserve(MOST_CONTEXTS as usize);
             let reserved = lane.kernel.reserve_contexts(settings, MOST_CONTEXTS);
             reserved.map_err(|refusal| LoadError::Machine { refusal })?;
         }

@@ -336,7 +336,7 @@ events! {
     Notify = 24 { context: number }, "a context's cell was written, and its timeout channel notified";
     Donate = 25 { context: number, session: number, slot: number, depth: number }, "a context was lent along a call to this coroutine";
     Return = 26 { context: number, session: number, slot: number, depth: number }, "a loan came back to this coroutine";
-    Revoke = 27 { context: number, loans: number }, "a context was revoked, and this many loans with it";
+    Revoke = 27 { context: number, session: number, slot: number, loans: number }, "a context was revoked: from this holder (session 2^64 - 1 if it had none), and this many loans with it";
     Deny = 28 { session: number, slot: number, operation: number, code: number }, "an operation on time was refused: which, and with which code (without its sign)";
     Call = 29 { owner: number, index: number }, "the running coroutine called through a channel (owner session, channel number) and waits for the reply";
     Accept = 30 { session: number, slot: number, caller: number, caller_slot: number }, "a coroutine accepted a call: of which session and coroutine";
@@ -356,6 +356,7 @@ events! {
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
     Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";
     OutOfRange = 50 { session: number, slot: number, operation: number, found: number, most: number }, "an operation on time got a number that it does not accept: which operation, the number's bits, and the largest it accepts; the refusal follows";
+    Handoff = 51 { session: number, slot: number, from: number, to_session: number, to_slot: number, to: number, step: number, reason: number }, "a receiver is preferred for a message from another lane: the sender and its lane, the receiver and its lane, that lane's steps so far, and how the message came (0 sent, 1 its sender waited for room)";
 }
 
 #[cfg(test)]

@@ -72,8 +72,15 @@ pub(crate) fn describe(
         Event::Return { context: number, session: id, slot, depth } => {
             format!("{} was returned to {} ({depth} loans left)", context(number), holder(id, slot))
         }
-        Event::Revoke { context: number, loans } => {
+        Event::Revoke { context: number, session: u64::MAX, loans, .. } => {
             format!("{} was revoked, and {loans} loans with it", context(number))
+        }
+        Event::Revoke { context: number, session: id, slot, loans } => {
+            format!(
+                "{} was revoked from {}, and {loans} loans with it",
+                context(number),
+                holder(id, slot)
+            )
         }
         Event::Deny { session: id, slot, operation, code } => {
             let operation = u8::try_from(operation)

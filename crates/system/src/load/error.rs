@@ -211,6 +211,16 @@ errors! {
             session: String,
         } => "session `{session}` spawns coroutines, but its `__stack_pointer` was not found: code from C or Rust would share one \
               shadow stack. Keep the name section, export the global, or name it in coroutine_globals",
+        /// A passive server whose clients are on other lanes.
+        PassiveServer {
+            /// The server.
+            session: String,
+            /// Its lane.
+            lane: u16,
+            /// Its clients on other lanes, in words.
+            clients: String,
+        } => "session `{session}` serves calls on time that they lend, and a call from another lane lends none: it is refused with \
+              EDENIED. Its callers on other lanes: {clients}. Give them `lane = {lane}`, or `{session}` a `[[context]]` of its own",
     }
 }
 

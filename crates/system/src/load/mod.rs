@@ -11,6 +11,7 @@
 mod check;
 mod error;
 mod link;
+mod warn;
 mod wire;
 
 pub(crate) use check::{check_references, check_spec};
@@ -44,7 +45,7 @@ pub const MOST_PERIOD_FRAMES: u64 = 1_000_000;
 pub struct Loaded {
     /// The world.
     pub world: World,
-    /// Warnings, in session order.
+    /// Warnings: of one kind in session order.
     pub warnings: Vec<Warning>,
 }
 
@@ -79,6 +80,7 @@ impl World {
             publish_first(&spec, group_state, lane, id)?;
             session_groups.push(group);
         }
+        warn::passive_servers(&spec, &mut warnings);
         let group_lanes =
             session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
         crate::cap::set_caps(&spec, &mut groups, &lane_positions)?;
