@@ -447,10 +447,24 @@ pub(crate) const ACTIVATION: Key = Key {
     doc: "whether a refill's period starts when its holder becomes ready (`sporadic`) or when it runs (`constant-bandwidth`)",
 };
 
+pub(crate) const CONTEXT_LANES: Key = Key::other(
+    "lanes",
+    "list of lanes",
+    "the session's home lane",
+    "lanes it may be on: its session is placed on the first of them, lowest number first, that can guarantee it; not for a session with `lane` or `lanes`, unless its home is one of them",
+);
+pub(crate) const FALLBACK: Key = Key {
+    name: "fallback",
+    takes: Takes::Word { choices: &["best-effort", "held"], default: "best-effort" },
+    doc: "what its holder does when it is revoked: it runs as best effort, or does not run until it is bound to another context",
+};
+
 /// `[[context]]`.
 pub(crate) const CONTEXT: &[Key] = &[
     CONTEXT_NAME,
     CONTEXT_SESSION,
+    CONTEXT_LANES,
+    FALLBACK,
     PROFILE,
     BUDGET_CYCLES,
     PERIOD_CYCLES,

@@ -538,6 +538,17 @@ impl<'s> Reader<'s, '_> {
             self.add(span, &Problem::Both { first, second, first_span });
             return None;
         }
+        if let Some(value) = view.value(&keys::LANE) {
+            let (most, rule) = self.lane_rule(machine);
+            let lane =
+                self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
+            return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
+        }
+        self.lane_list(view, &keys::SESSION_LANES, machine)
+    }
+
+    /// The largest lane, and why.
+    fn lane_rule(&self, machine: &Machine) -> (u64, String) {
         let origin = origin(self.overrides, &self.spans, ManifestValue::Machine("lanes"));
         let rule = format!(
             "the machine has {} lane{} (from {})",
@@ -545,13 +556,18 @@ impl<'s> Reader<'s, '_> {
             if machine.lanes == 1 { "" } else { "s" },
             origin.words()
         );
-        let most = u64::from(machine.lanes.max(1)) - 1;
-        if let Some(value) = view.value(&keys::LANE) {
-            let lane =
-                self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
-            return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
-        }
-        let list = self.findings.list(view, &keys::SESSION_LANES)?;
+        (u64::from(machine.lanes.max(1)) - 1, rule)
+    }
+
+    /// A list of lanes of the machine, each once.
+    pub(crate) fn lane_list(
+        &mut self,
+        view: &View<'_, '_>,
+        key: &keys::Key,
+        machine: &Machine,
+    ) -> Option<At<Vec<LaneId>>> {
+        let (most, rule) = self.lane_rule(machine);
+        let list = self.findings.list(view, key)?;
         if list.value.is_empty() {
             self.add(list.span, &Problem::Empty { what: "`lanes`" });
             return None;

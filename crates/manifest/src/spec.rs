@@ -172,7 +172,9 @@ pub fn refusal(read: &Read, error: &LoadError) -> Option<Diagnostics> {
         LoadError::ContextsNeedCycles { .. } => {
             (ManifestValue::Machine("wave_picks"), "counted in picks".to_owned())
         }
-        LoadError::Context { context: name, .. } => {
+        LoadError::Context { context: name, .. }
+        | LoadError::NoLaneOfMask { context: name, .. }
+        | LoadError::OutsideMask { context: name, .. } => {
             let index = read
                 .manifest
                 .contexts

@@ -11,6 +11,7 @@ use crate::group::{Group, LaneState};
 use crate::host::{Done, HostResult, Refused, Region};
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, TaskIndex};
 use crate::load::LoadError;
+use crate::moves::PLACED;
 use crate::session::Handle;
 use crate::spec::{MachineSpec, Span};
 use crate::step::{Flow, Site};
@@ -518,19 +519,24 @@ pub(crate) fn grant(
     Ok(())
 }
 
-/// Makes a context of the manifest and binds it to the first coroutine of its session.
-fn make(context: &ContextSpec, group: &mut Group, lane: LaneIndex) -> Result<(), ContextRefusal> {
-    let parameters = ContextParameters {
+/// The kernel's parameters of a context of the manifest.
+pub(crate) fn parameters_of(context: &ContextSpec) -> ContextParameters {
+    ContextParameters {
         deadline: context.deadline,
         refills: context.refills,
         overrun: context.overrun,
         activation: context.activation,
+        fallback: context.fallback,
         owner: context.session.0,
         ..ContextParameters::new(context.budget, context.period)
-    };
+    }
+}
+
+/// Makes a context of the manifest and binds it to the first coroutine of its session.
+fn make(context: &ContextSpec, group: &mut Group, lane: LaneIndex) -> Result<(), ContextRefusal> {
     let first = group.sessions[group.local[context.session]].tasks.live_at(0).kernel;
     let kernel = &mut group.lanes[lane].kernel;
-    let made = kernel.create_context(parameters)?;
+    let made = kernel.create_context(parameters_of(context))?;
     kernel.bind_context(made, first)?;
     group.name_capability(context.session, Capability::Context(made), &context.name);
     Ok(())
@@ -547,8 +553,16 @@ impl Group {
 }
 
 impl World {
-    /// At the start of the first frame: logs the contexts of the manifest, lane by lane.
+    /// At the start of the first frame: the sessions that were placed by the mask of a context, and
+    /// the contexts of the manifest, lane by lane.
     pub(crate) fn announce_contexts(&mut self) {
+        for session in self.session_ids() {
+            let from = self.spec.sessions[session.0 as usize].placement.home();
+            let to = self.session_ref(session).home();
+            if from != to {
+                self.log_move(session, from, to, PLACED);
+            }
+        }
         for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
             let views: Vec<ContextView> = lane.kernel.contexts().collect();
             for view in views {

@@ -346,7 +346,7 @@ events! {
     Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";
     Arrival = 35 { lane: number, owner: number, index: number }, "a message from another lane entered a channel at a wave's end";
     Entered = 36 { session: number, slot: number, owner: number, index: number }, "a waiting sender's message entered a channel at a wave's end";
-    Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance)";
+    Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance, 2 placed at load by the mask of its context)";
     Deadlock = 38 { waiting: number }, "every live coroutine is blocked, and nothing can wake one";
     FrameSync = 39 { frame: number }, "the frame ended: output is released";
     Outcome = 40 { outcome: number }, "the machine ended";

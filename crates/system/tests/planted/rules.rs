@@ -149,8 +149,8 @@ fn a_credit_that_does_not_lapse_is_noticed() {
     assert!(found.len() > 6, "{found:?}");
 }
 
-/// A coroutine unparks another that has not parked yet, on its own lane or on another; `None` if the
-/// other's park returns.
+/// A coroutine unparks another that has not parked yet, on its own lane or on another; `None` if
+/// the other's park returns.
 fn check_kept_wake(rules: Rules, other_lane: u32) -> Option<usize> {
     let text = format!(
         r#"(module
