@@ -145,7 +145,7 @@ pub fn why<R: Read + Seek>(
 pub(crate) fn run_boundaries(world: &mut World) -> Result<(), wavelock_system::HostFailure> {
     loop {
         match world.stage() {
-            Stage::Over => return Ok(()),
+            Stage::Over | Stage::Waiting => return Ok(()),
             Stage::Wave if world.next_lane().is_some() => return Ok(()),
             Stage::Wave => world.close_wave(),
             Stage::Boundary | Stage::Frame => {

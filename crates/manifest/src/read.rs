@@ -226,7 +226,7 @@ impl SessionDraft {
     fn entries(&self, counted: &BTreeMap<String, Range<u32>>) -> u64 {
         let to_all = self.ports.iter().filter(|(port, _)| port.contains(INDEX));
         let ports_to_all: usize =
-            to_all.filter_map(|(_, channel)| counted.get(&channel.value)).map(Range::len).sum();
+            to_all.filter_map(|(_, channel)| counted.get(&channel.value)).map(|of| of.len()).sum();
         let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.value.len());
         let globals = self.coroutine_globals.as_ref().map_or(0, |globals| globals.value.len());
         (lanes

@@ -159,10 +159,10 @@ impl<R: Read + Seek> Timeline<R> {
         }
     }
 
-    /// Whether the run has ended.
+    /// Whether the run has ended, or the recording of a live machine has.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.world.stage() == Stage::Over
+        matches!(self.world.stage(), Stage::Over | Stage::Waiting)
     }
 
     /// The events of the last step: those of the boundaries before it first, its own last.
@@ -178,7 +178,7 @@ impl<R: Read + Seek> Timeline<R> {
     /// The host failed.
     pub fn step_forward(&mut self) -> Result<bool, TimelineError> {
         self.happened.clear();
-        while self.world.stage() != Stage::Over {
+        while !self.is_over() {
             if self.world.stage() == Stage::Wave {
                 if self.world.step_in_wave() {
                     self.in_wave += 1;
@@ -408,7 +408,7 @@ impl<R: Read + Seek> Timeline<R> {
             self.seen.fill(0);
             self.seen_boundary = 0;
         }
-        if stage == Stage::Boundary {
+        if stage.is_boundary() {
             self.frame_steps = self.world.steps() - self.frame_began;
             self.frame_began = self.world.steps();
         }

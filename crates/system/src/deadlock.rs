@@ -57,6 +57,9 @@ pub struct Deadlock {
 impl World {
     /// The deadlock, if the machine is in one. Called after a wave's end only.
     pub(crate) fn find_deadlock(&self) -> Option<Deadlock> {
+        if self.spec.live {
+            return None;
+        }
         let is_stalled = self.lanes().all(|lane| lane.kernel.population().is_stalled());
         if !is_stalled || !self.inputs.is_empty() {
             return None;

@@ -27,12 +27,13 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; lanes and fallbacks of contexts.
+/// default; caps of sessions; lanes and fallbacks of contexts; a machine that is live.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const MASKS: u64 = 6;
+const LIVE: u64 = 8;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -182,6 +183,9 @@ impl MachineSpec {
         if !self.masks().is_empty() {
             (MASKS, self.masks()).write(&mut out);
         }
+        if self.live {
+            Codec::write(&LIVE, &mut out);
+        }
         out.bytes
     }
 
@@ -287,6 +291,10 @@ impl MachineSpec {
                 MASKS => {
                     let masks: Vec<_> = Codec::read(input)?;
                     self.set_masks(&masks)
+                }
+                LIVE => {
+                    self.live = true;
+                    true
                 }
                 _ => false,
             };

@@ -44,6 +44,23 @@ impl UnreadInput {
     }
 }
 
+/// Input of a session that is not delivered yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Coming {
+    /// This many events, of a machine that is not live. At 0, a stream is at its end.
+    Known(u64),
+    /// Any number of events, of a live machine.
+    Open,
+    /// A live machine was told that none will come.
+    Ended,
+}
+
+impl Default for Coming {
+    fn default() -> Self {
+        Self::Known(0)
+    }
+}
+
 /// The input of one session that it has not read.
 ///
 /// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream.
@@ -54,8 +71,10 @@ pub(crate) struct InputQueue {
     pub(crate) events: VecDeque<Box<[u8]>>,
     /// Bytes of the first event that `fd_read` has taken.
     pub(crate) read: usize,
-    /// Events for this session that are not delivered yet. At 0, a stream is at its end.
-    pub(crate) coming: u64,
+    /// What is not delivered yet.
+    pub(crate) coming: Coming,
+    /// Bytes of `events`. Not state: it follows from them.
+    pub(crate) held: u64,
     /// The session reads its input as a stream.
     pub(crate) stream: bool,
     /// Coroutines that wait in `fd_read`, first come first.
@@ -66,18 +85,34 @@ pub(crate) struct InputQueue {
 }
 
 impl InputQueue {
-    pub(crate) fn new(coming: u64, stream: bool) -> Self {
+    pub(crate) fn new(coming: Coming, stream: bool) -> Self {
         Self { coming, stream, ..Self::default() }
     }
 
     pub(crate) fn deliver(&mut self, bytes: Box<[u8]>) {
-        self.coming -= 1;
+        if let Coming::Known(events) = &mut self.coming {
+            *events -= 1;
+        }
+        self.held += bytes.len() as u64;
         self.events.push_back(bytes);
+    }
+
+    /// Whether an event of this many bytes may be delivered: none after the end, nor beyond what
+    /// may be kept unread.
+    pub(crate) fn has_room(&self, bytes: usize, most_events: usize, most_bytes: u64) -> bool {
+        self.coming != Coming::Ended
+            && self.events.len() < most_events
+            && self.held + bytes as u64 <= most_bytes
+    }
+
+    /// No event will come any more.
+    pub(crate) const fn end(&mut self) {
+        self.coming = Coming::Ended;
     }
 
     /// No event will be delivered any more.
     pub(crate) const fn finished(&self) -> bool {
-        self.coming == 0
+        matches!(self.coming, Coming::Known(0) | Coming::Ended)
     }
 
     /// A coroutine waits for the next event.
@@ -93,13 +128,15 @@ impl InputQueue {
     }
 
     pub(crate) fn take_event(&mut self) {
-        self.events.pop_front();
+        if let Some(event) = self.events.pop_front() {
+            self.held -= event.len() as u64;
+        }
         self.read = 0;
     }
 
     /// Bytes that `fd_read` could read now.
-    pub(crate) fn available(&self) -> usize {
-        self.events.iter().map(|event| event.len()).sum::<usize>() - self.read
+    pub(crate) const fn available(&self) -> usize {
+        self.held as usize - self.read
     }
 
     /// Reads up to `out.len()` bytes of the stream.
@@ -127,13 +164,14 @@ impl InputQueue {
         }
         let dropped = self.events.len() as u64;
         self.events.clear();
-        self.read = 0;
+        (self.held, self.read) = (0, 0);
         self.dropped += dropped;
         dropped
     }
 
     pub(crate) fn unread(&self) -> UnreadInput {
-        UnreadInput { dropped: self.dropped, left: self.events.len() as u64 + self.coming }
+        let coming = if let Coming::Known(events) = self.coming { events } else { 0 };
+        UnreadInput { dropped: self.dropped, left: self.events.len() as u64 + coming }
     }
 }
 
@@ -143,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_stream_crosses_event_borders_and_keeps_the_rest() {
-        let mut queue = InputQueue::new(2, true);
+        let mut queue = InputQueue::new(Coming::Known(2), true);
         queue.deliver(b"hello ".as_slice().into());
         queue.deliver(b"world".as_slice().into());
         let mut out = [0; 8];
@@ -157,7 +195,7 @@ mod tests {
 
     #[test]
     fn unread_events_are_dropped_and_counted() {
-        let mut queue = InputQueue::new(3, false);
+        let mut queue = InputQueue::new(Coming::Known(3), false);
         queue.deliver(b"a".as_slice().into());
         queue.deliver(b"b".as_slice().into());
         assert_eq!(queue.next_event(), Some(b"a".as_slice()));

@@ -55,6 +55,7 @@ mod errors;
 mod identity;
 mod spec;
 
+mod live;
 mod load;
 
 mod channel;
@@ -107,6 +108,10 @@ pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
+pub use live::{
+    GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,
+    MOST_WAITING_INPUTS,
+};
 pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };

@@ -213,7 +213,7 @@ impl World {
     /// The frame of the next input event.
     #[must_use]
     pub fn next_input(&self) -> Option<Frame> {
-        self.inputs.front().map(|event| event.frame)
+        self.inputs.front().map(|given| given.frame)
     }
 
     /// Bytes of a session's memory 0; `None` when they are not all inside it, or the session is

@@ -199,6 +199,8 @@ pub struct MachineSpec {
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
+    /// The machine takes inputs while it runs, and ends when it is told to (semantics 80).
+    pub live: bool,
 }
 
 impl MachineSpec {
@@ -223,6 +225,7 @@ impl MachineSpec {
             contexts: Vec::new(),
             grants: Vec::new(),
             deviations: Vec::new(),
+            live: false,
         }
     }
 

@@ -17,7 +17,8 @@
 use crate::deadlock::Deadlock;
 use crate::group::{Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
-use crate::input::{InputEvent, Recipient};
+use crate::input::Recipient;
+use crate::live::{Given, Input, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS};
 use crate::profile::FrameCosts;
 use crate::session::{SessionOutcome, SessionState};
 use crate::spec::{MachineSpec, Span};
@@ -45,13 +46,15 @@ pub enum RunOutcome {
     Deadlock = 2,
     /// A session faulted.
     Faulted = 3,
+    /// A live machine was told to end before its sessions did.
+    Stopped = 4,
 }
 
 impl RunOutcome {
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["finished", "frames", "deadlock", "faulted"][self as usize]
+        ["finished", "frames", "deadlock", "faulted", "stopped"][self as usize]
     }
 }
 
@@ -77,6 +80,8 @@ pub trait Sink {
     fn output(&mut self, session: SessionId, bytes: &[u8]);
     /// Diagnostics of a session. Not an observable.
     fn log(&mut self, session: SessionId, bytes: &[u8]);
+    /// A frame of a live machine starts with these inputs, of which there is at least one.
+    fn inputs(&mut self, _frame: Frame, _inputs: &[Input]) {}
     /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane
     /// order.
     fn frame(
@@ -118,12 +123,23 @@ pub enum Stage {
     /// Between two frames: everything of the last one has left, nothing of the next has happened.
     /// The point for a snapshot.
     Boundary,
+    /// A boundary, and the next frame may not start yet ([`World::allow`]). Also a point for a
+    /// snapshot.
+    Waiting,
     /// A frame has started; no wave is open.
     Frame,
     /// A wave is open.
     Wave,
     /// The run is over.
     Over,
+}
+
+impl Stage {
+    /// Whether the machine is between two frames, where it has a state to save.
+    #[must_use]
+    pub const fn is_boundary(self) -> bool {
+        matches!(self, Self::Boundary | Self::Waiting)
+    }
 }
 
 /// A machine in motion.
@@ -147,7 +163,13 @@ pub struct World {
     /// By wired channel: the sessions with a port to it.
     pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     /// Input events that are not delivered yet.
-    pub(crate) inputs: VecDeque<InputEvent>,
+    pub(crate) inputs: VecDeque<Given>,
+    /// Bytes of them.
+    pub(crate) waiting_bytes: u64,
+    /// The first frame that may not start. Not state.
+    pub(crate) until: Frame,
+    /// A live machine was told to end with this frame.
+    pub(crate) is_stopping: bool,
     pub(crate) ended_sessions: usize,
     /// Sessions that got input in this frame.
     pub(crate) sampled: Vec<SessionId>,
@@ -162,21 +184,32 @@ pub struct World {
 
 /// Driving a machine.
 impl World {
-    /// Runs to the end, sequentially: the definition that every other driver must equal.
+    /// Runs to the end, sequentially: the definition that every other driver must equal. A live
+    /// machine ends when it is told to, or with its last frame.
     ///
     /// # Errors
     /// The host could not continue.
     pub fn run(&mut self, sink: &mut dyn Sink) -> Result<RunOutcome, HostFailure> {
+        self.allow(Frame(u64::MAX));
+        self.run_allowed(sink)?;
+        Ok(self.outcome().unwrap_or(RunOutcome::Finished))
+    }
+
+    /// Runs, sequentially, the frames that may start ([`World::allow`]).
+    ///
+    /// # Errors
+    /// The host could not continue.
+    pub fn run_allowed(&mut self, sink: &mut dyn Sink) -> Result<(), HostFailure> {
         while self.open_wave(sink)? {
             for group in &mut self.groups {
                 group.run_wave();
             }
             self.close_wave();
         }
-        Ok(self.outcome().unwrap_or(RunOutcome::Finished))
+        Ok(())
     }
 
-    /// Runs exactly one step in canonical order. `false` when the run is over.
+    /// Runs exactly one step in canonical order. `false` when the run is over, or waits.
     ///
     /// # Errors
     /// The host could not continue.
@@ -210,23 +243,27 @@ impl World {
     }
 
     /// Opens the next wave, starting and ending frames as needed; an open one stays open. `false`
-    /// when the run is over.
+    /// when the run is over, or the next frame may not start ([`World::allow`]).
     ///
     /// # Errors
     /// The host could not continue.
     pub fn open_wave(&mut self, sink: &mut dyn Sink) -> Result<bool, HostFailure> {
         loop {
-            match self.advance(sink)? {
-                Stage::Over => return Ok(false),
+            let was_boundary = self.phase == Phase::Boundary;
+            let stage = self.advance(sink)?;
+            if self.phase == Phase::Boundary && !was_boundary {
+                sink.boundary(self);
+            }
+            match stage {
+                Stage::Over | Stage::Waiting => return Ok(false),
                 Stage::Wave => return Ok(true),
-                Stage::Boundary => sink.boundary(self),
-                Stage::Frame => {}
+                Stage::Boundary | Stage::Frame => {}
             }
         }
     }
 
     /// Advances by one stage: ends the frame, starts the next, or opens a wave. An open wave stays
-    /// open, a run that is over stays over.
+    /// open, a run that is over stays over, one that waits stays so.
     ///
     /// # Errors
     /// The host could not continue.
@@ -236,8 +273,10 @@ impl World {
         }
         match self.phase {
             Phase::Done(_) | Phase::Wave(_) => {}
-            Phase::Boundary => self.begin_frame(),
-            Phase::Frame if self.ended_sessions == self.session_groups.len() => {
+            Phase::Boundary if self.spec.live => self.begin_due_frame(sink),
+            Phase::Boundary if self.progress.frame >= self.until => {}
+            Phase::Boundary => self.begin_frame(sink),
+            Phase::Frame if self.ended_sessions == self.session_groups.len() && !self.spec.live => {
                 self.end(sink, RunOutcome::Finished);
             }
             Phase::Frame if self.clock() < self.frame_end() && self.has_work() => {
@@ -327,7 +366,7 @@ impl World {
 
     /// Starts the next frame; whole frames before it are jumped over, as idle. Input is sampled;
     /// then sleepers wake, lane by lane, then the coroutines that wait for input.
-    fn begin_frame(&mut self) {
+    pub(crate) fn begin_frame(&mut self, sink: &mut dyn Sink) {
         let (from, frame) = (self.frame(), self.progress.frame);
         if frame.0 > from.0 + 1 {
             self.emit(&Event::Jump { from: from.0, to: frame.0 });
@@ -339,14 +378,18 @@ impl World {
             self.announce_contexts();
         }
         let mut given: Vec<SessionId> = Vec::new();
-        while let Some(event) = self.inputs.pop_front_if(|event| event.frame <= frame) {
+        let mut inputs = Vec::new();
+        while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
+        {
             self.progress.inputs += 1;
-            let first = given.len();
-            match event.recipient {
-                Recipient::Session(session) => given.push(session),
-                Recipient::All => given.extend(self.session_ids()),
+            self.waiting_bytes -= input.size();
+            self.take(&input, &mut given);
+            if self.spec.live {
+                inputs.push(input);
             }
-            given[first..].iter().for_each(|&session| self.sample(session, &event.bytes));
+        }
+        if !inputs.is_empty() {
+            sink.inputs(frame, &inputs);
         }
         for group in &mut self.groups {
             group.frame = frame;
@@ -362,13 +405,47 @@ impl World {
         given.into_iter().for_each(|session| self.wake_readers(session));
     }
 
+    /// Takes one input of the frame; `given` are the sessions that may wait for it.
+    fn take(&mut self, input: &Input, given: &mut Vec<SessionId>) {
+        let first = given.len();
+        match input {
+            Input::Stop => {
+                let running = self.session_groups.len() - self.ended_sessions;
+                self.emit(&Event::Stop { running: running as u64 });
+                self.is_stopping = true;
+            }
+            Input::Bytes { to, .. } | Input::End { to } => match to {
+                Recipient::Session(session) => given.push(*session),
+                Recipient::All => given.extend(self.session_ids()),
+            },
+        }
+        for &session in &given[first..] {
+            match input {
+                Input::Bytes { bytes, .. } => self.sample(session, bytes),
+                _ => self.end_input(session),
+            }
+        }
+    }
+
     fn sample(&mut self, session: SessionId, bytes: &[u8]) {
         self.emit(&Event::Sample { session: u64::from(session.0), bytes });
+        let is_live = self.spec.live;
         let state = self.session(session);
-        if state.ended.is_none() {
-            state.input.deliver(bytes.into());
-            self.sampled.push(session);
+        if state.ended.is_some() {
+            return;
         }
+        if is_live && !state.input.has_room(bytes.len(), MOST_UNREAD_EVENTS, MOST_UNREAD_BYTES) {
+            state.input.dropped += 1;
+            self.progress.dropped_inputs += 1;
+            return self.emit(&Event::Dropped { session: u64::from(session.0), events: 1 });
+        }
+        state.input.deliver(bytes.into());
+        self.sampled.push(session);
+    }
+
+    fn end_input(&mut self, session: SessionId) {
+        self.emit(&Event::InputEnd { session: u64::from(session.0) });
+        self.session(session).input.end();
     }
 
     /// Wakes the coroutines that wait in `fd_read`; they read again.
@@ -382,8 +459,17 @@ impl World {
     /// Ends the frame; the next is the first with any event. A run out of frames ends.
     fn end_frame(&mut self, sink: &mut dyn Sink) {
         let following = Frame(self.frame().0 + 1);
-        let next = if self.has_work() { following } else { self.next_event_frame(following) };
+        // When a live machine continues depends on inputs that may still come.
+        let next = if self.spec.live || self.has_work() {
+            following
+        } else {
+            self.next_event().map_or(following, |at| at.max(following))
+        };
         let last = self.last_frame();
+        if self.is_stopping {
+            let all = self.ended_sessions == self.session_groups.len();
+            return self.end(sink, if all { RunOutcome::Finished } else { RunOutcome::Stopped });
+        }
         if self.frame() >= last {
             return self.end(sink, RunOutcome::Frames);
         }
@@ -395,13 +481,12 @@ impl World {
         self.phase = Phase::Boundary;
     }
 
-    /// The frame of the next sleeper, input event, or refill of a context or cap, not before
-    /// `following`.
-    fn next_event_frame(&mut self, following: Frame) -> Frame {
+    /// The frame of the next sleeper, input event, or refill of a context or cap.
+    pub(crate) fn next_event(&mut self) -> Option<Frame> {
         let sleeper = self.lanes_mut().filter_map(|lane| lane.kernel.next_wake()).min();
         let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
         let events = [sleeper, self.next_input(), refill, self.next_cap_refill()];
-        events.into_iter().flatten().min().unwrap_or(following).max(following)
+        events.into_iter().flatten().min()
     }
 
     /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes
@@ -474,7 +559,7 @@ impl World {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
         }
-        self.frame_sync(sink, outcome != RunOutcome::Frames);
+        self.frame_sync(sink, !matches!(outcome, RunOutcome::Frames | RunOutcome::Stopped));
         let outcome = if is_faulted { RunOutcome::Faulted } else { outcome };
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
@@ -489,7 +574,7 @@ impl World {
         latest_clock(self.lanes().map(|lane| &lane.kernel))
     }
 
-    fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.lanes().any(|lane| lane.kernel.has_work())
     }
 
@@ -547,8 +632,9 @@ impl World {
 impl World {
     /// The stage that the machine is in.
     #[must_use]
-    pub const fn stage(&self) -> Stage {
+    pub fn stage(&self) -> Stage {
         match self.phase {
+            Phase::Boundary if self.progress.frame >= self.until => Stage::Waiting,
             Phase::Boundary => Stage::Boundary,
             Phase::Frame => Stage::Frame,
             Phase::Wave(_) => Stage::Wave,

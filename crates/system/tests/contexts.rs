@@ -338,7 +338,7 @@ fn a_machine_with_contexts_is_the_same_run_step_by_step_and_from_its_bytes() {
     assert!(saved > 3, "{saved} boundaries");
 }
 
-/// Five sessions, each with a context of half a lane and a mask: two lanes hold one each.
+/// Sessions with a context each, of three eighths of a lane and with a mask: a lane holds two.
 fn masked(masks: &[&[u16]]) -> Machine {
     let mut machine = Machine::lanes(4);
     machine.times(400_000, 100_000, 10_000);
@@ -349,7 +349,7 @@ fn masked(masks: &[&[u16]]) -> Machine {
         let session = machine.session(&format!("s{number}"), &body);
         machine.spec.contexts.push(ContextSpec {
             lanes: mask.to_vec(),
-            ..ContextSpec::new(&format!("c{number}"), session, Cycles(120_000), Cycles(400_000))
+            ..ContextSpec::new(&format!("c{number}"), session, Cycles(150_000), Cycles(400_000))
         });
     }
     machine
@@ -361,11 +361,11 @@ fn a_masked_context_is_on_the_first_lane_that_can_promise_it_and_its_session_too
     let run = machine.run();
     let lanes: Vec<i64> = (0..5).map(|session| run.numbers(session)[0]).collect();
     assert_eq!(run.outcome, RunOutcome::Finished);
-    // A lane has room for two of 30 % beside what waves' ends cost. Session 4 stays on lane 0.
+    // Session 4 has no mask and stays on lane 0.
     assert_eq!(lanes, [1, 1, 2, 2, 0]);
     let placed = run.boundary();
     let moves: Vec<&String> = placed.iter().filter(|event| event.starts_with("Move")).collect();
-    assert_eq!(moves.len(), 4, "every session but 1 and 4 is elsewhere than by its number: {moves:?}");
+    assert_eq!(moves.len(), 2, "sessions 0 and 3 are elsewhere than by their numbers: {moves:?}");
     let named = machine.spec.context_lanes();
     assert_eq!(named.iter().map(|lane| i64::from(lane.0)).collect::<Vec<_>>(), lanes);
     driven_alike(&machine);
@@ -397,7 +397,7 @@ fn a_mask_that_no_lane_of_can_promise_it_is_refused_with_the_numbers_of_each() {
     let full = masked(&[&[1], &[1], &[2], &[2], &[2, 1]]);
     let text = full.refusal().to_string();
     assert!(text.starts_with("context `c4`: none of its lanes can promise it\n  lane 1: "), "{text}");
-    assert!(text.contains("\n  lane 2: ") && text.matches("120000").count() >= 2, "{text}");
+    assert!(text.contains("\n  lane 2: ") && text.lines().count() >= 3, "{text}");
     let one = masked(&[&[1], &[1], &[1]]).refusal();
     assert!(matches!(one, LoadError::Context { ref context, .. } if context == "c2"), "{one}");
     let mut pinned = masked(&[&[1, 2]]);

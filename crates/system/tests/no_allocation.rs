@@ -82,7 +82,10 @@ fn a_notice_of_depletion_allocates_nothing() {
     let bound = machine.session(
         "bound",
         r#"(data (i32.const 0) "bound")
-        (func $listen (param i64) (loop $l (drop (call $recv (i32.const 0) (i32.const 16))) (br $l)))
+        (func $listen (param i64) (loop $l
+          (drop (call $recv (i32.const 0) (i32.const 16)))
+          (drop (call $context_notice (call $capability (i32.const 0) (i32.const 5)) (i32.const 64)))
+          (br $l)))
         (elem (i32.const 0) $listen)
         (func (export "_start")
           (drop (call $channel (i32.const 2)))

@@ -79,6 +79,10 @@ pub fn describe(
         Event::Sample { session: id, bytes } => {
             format!("input for {}: {}", session(id), excerpt(bytes))
         }
+        Event::InputEnd { session: id } => format!("the input of {} ended", session(id)),
+        Event::Stop { running } => {
+            format!("the machine was told to end; {running} sessions were running")
+        }
         Event::Jump { from, to } => {
             format!("nothing to run: skips from frame {from} to frame {to}")
         }
@@ -133,7 +137,7 @@ pub fn describe(
 }
 
 /// Outcomes of machines, by their numbers in the trace.
-pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted"];
+pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted", "stopped"];
 /// Outcomes of sessions, by their numbers in the trace.
 pub const SESSION_OUTCOMES: &[&str] = &["finished", "faulted", "running", "deadlock"];
 

@@ -6,7 +6,7 @@ use crate::pool::{Phase, Pool};
 use crate::telemetry::{Telemetry, Time};
 use std::fmt;
 use std::time::Instant;
-use wavelock_abi::LaneId;
+use wavelock_abi::{Frame, LaneId};
 use wavelock_certify::{Certificate, CheckedWave, Checker, Facts, LaneFacts, Refusal};
 use wavelock_system::{HostFailure, RunOutcome, Sink, World};
 
@@ -25,7 +25,7 @@ pub enum Round {
     Step,
     /// One whole wave.
     Wave,
-    /// Nothing: the run has ended.
+    /// Nothing: the run has ended, or the next frame may not start ([`World::allow`]).
     Over,
 }
 
@@ -201,8 +201,19 @@ impl<P: Plan> Waves<P> {
     /// # Errors
     /// The host could not continue.
     pub fn run(&mut self, sink: &mut dyn Sink) -> Result<RunOutcome, HostFailure> {
-        while self.round(sink)? != Round::Over {}
+        self.world.allow(Frame(u64::MAX));
+        self.run_allowed(sink)?;
         Ok(self.world.outcome().unwrap_or(RunOutcome::Finished))
+    }
+
+    /// Runs the frames that may start ([`World::allow`]): the machine is then at the boundary
+    /// before the first that may not, where a live one can be given inputs, or at its end.
+    ///
+    /// # Errors
+    /// The host could not continue.
+    pub fn run_allowed(&mut self, sink: &mut dyn Sink) -> Result<(), HostFailure> {
+        while self.round(sink)? != Round::Over {}
+        Ok(())
     }
 
     /// One round: a wave, or after a refusal one step of it.

@@ -121,8 +121,8 @@ impl Driven<'_> {
 /// The exit code of a run; `failed` if one of its files could not be written.
 const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
     match outcome {
-        RunOutcome::Finished | RunOutcome::Frames if failed => Exit::Host,
-        RunOutcome::Finished | RunOutcome::Frames => Exit::Done,
+        RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped if failed => Exit::Host,
+        RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped => Exit::Done,
         RunOutcome::Deadlock => Exit::Deadlock,
         RunOutcome::Faulted => Exit::Faulted,
     }

@@ -136,7 +136,7 @@ impl Sink for Stop<'_> {
     }
 
     fn boundary(&mut self, world: &mut World) {
-        if world.stage() == Stage::Boundary && world.next_frame_number() >= Frame(self.at) {
+        if world.stage().is_boundary() && world.next_frame_number() >= Frame(self.at) {
             self.kept = self
                 .file
                 .take()
@@ -201,7 +201,7 @@ fn restore_at(
     };
     // The recorded part runs again without output.
     let wanted = Frame(frame.unwrap_or(0));
-    while !(world.stage() == Stage::Boundary && world.next_frame_number() >= wanted) {
+    while !(world.stage().is_boundary() && world.next_frame_number() >= wanted) {
         match world
             .advance(&mut ())
             .map_err(|failure| Failure::new(Exit::Host, failure.to_string()))?
@@ -210,7 +210,7 @@ fn restore_at(
                 world.groups_mut().iter_mut().for_each(|group| group.run_wave());
                 world.close_wave();
             }
-            Stage::Over => {
+            Stage::Over | Stage::Waiting => {
                 let last = world.frame().0;
                 return Err(Failure::new(
                     Exit::Refused,

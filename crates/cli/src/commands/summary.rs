@@ -204,12 +204,13 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let bad = AnsiColor::Red.on_default().bold();
     let outcome = run.outcome.unwrap_or(RunOutcome::Finished);
     let style =
-        if matches!(outcome, RunOutcome::Finished | RunOutcome::Frames) { good } else { bad };
+        if matches!(outcome, RunOutcome::Deadlock | RunOutcome::Faulted) { bad } else { good };
     let words = match outcome {
         RunOutcome::Finished => "finished",
         RunOutcome::Frames => "out of frames",
         RunOutcome::Deadlock => "deadlock",
         RunOutcome::Faulted => "faulted",
+        RunOutcome::Stopped => "stopped",
     };
     let _ = writeln!(
         text,

@@ -4,6 +4,7 @@
 use super::{LoadError, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
 use crate::input::{InputEvent, Recipient};
 use crate::spec::{ChannelSpec, MachineSpec, Span};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,8 +15,18 @@ use wavelock_module::Module;
 type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
 
 /// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
-const RULES: [Rule; 9] =
-    [lanes, sessions, check_references, spans, placements, capacities, deviations, caps, masks];
+const RULES: [Rule; 10] = [
+    lanes,
+    sessions,
+    check_references,
+    names,
+    spans,
+    placements,
+    capacities,
+    deviations,
+    caps,
+    masks,
+];
 
 /// Checks a description by every rule but that of memory, which loading alone needs.
 pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
@@ -63,8 +74,25 @@ pub(crate) fn check_references(spec: &MachineSpec) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Every input event is for a session that exists.
+/// No two sessions have one name: the name seeds a session's random numbers and tells its
+/// observables apart.
+fn names(spec: &MachineSpec) -> Result<(), LoadError> {
+    let mut numbers = BTreeMap::new();
+    for (at, session) in spec.sessions.iter().enumerate() {
+        if let Some(first) = numbers.insert(session.name.as_str(), at) {
+            let (name, first, second) = (session.name.clone(), first as u64, at as u64);
+            return Err(LoadError::SameName { name, first, second });
+        }
+    }
+    Ok(())
+}
+
+/// Input events ascend by frame; every one is for a session that exists.
 pub(super) fn inputs(inputs: &[InputEvent], sessions: usize) -> Result<(), LoadError> {
+    if let Some(at) = inputs.windows(2).position(|pair| pair[1].frame < pair[0].frame) {
+        let (before, frame) = (inputs[at].frame.0, inputs[at + 1].frame.0);
+        return Err(LoadError::InputOrder { at: at as u64 + 1, frame, before });
+    }
     for event in inputs {
         if let Recipient::Session(session) = event.recipient {
             let by = || format!("an input of frame {}", event.frame.0);

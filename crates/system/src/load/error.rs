@@ -91,6 +91,24 @@ errors! {
             /// How many exist.
             count: u64,
         } => "{by} names {what} {found}: there are {count}, counted from 0",
+        /// Two sessions have one name.
+        SameName {
+            /// The name.
+            name: String,
+            /// The first of them.
+            first: u64,
+            /// The other.
+            second: u64,
+        } => "sessions {first} and {second} are both named `{name}`: give each a name of its own",
+        /// Input events are not in the order of their frames.
+        InputOrder {
+            /// The first that comes too late.
+            at: u64,
+            /// Its frame.
+            frame: u64,
+            /// The frame of the one before it.
+            before: u64,
+        } => "input {at} is for frame {frame} and follows one for frame {before}: sort inputs by frame",
         /// Imports that the guest interface does not provide.
         MissingImports {
             /// The session.

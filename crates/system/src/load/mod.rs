@@ -21,7 +21,8 @@ pub(crate) use link::can_park_or_watch;
 
 use crate::group::Group;
 use crate::index::{LaneIndex, SessionIndex};
-use crate::input::{InputEvent, InputQueue, Recipient};
+use crate::input::{Coming, InputEvent, InputQueue, Recipient};
+use crate::live::Given;
 use crate::random::Key;
 use crate::spec::MachineSpec;
 use crate::state::StateHead;
@@ -29,7 +30,7 @@ use crate::task::{Task, Wait};
 use crate::world::{Phase, World};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, LaneId, SessionId};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SessionId};
 use wavelock_machine::Coroutine;
 use wavelock_trace::RunDigest;
 
@@ -76,7 +77,8 @@ impl World {
             let (group, lane) = lane_positions[usize::from(session.placement.home())];
             let mut state = link::make_session(placed, session, id, &mut warnings)?;
             let is_stream = link::reads_stream_only(&placed.modules[session.module]);
-            state.input = InputQueue::new(coming[at], is_stream);
+            let events = if spec.live { Coming::Open } else { Coming::Known(coming[at]) };
+            state.input = InputQueue::new(events, is_stream);
             let group_state = &mut groups[group];
             group_state.local.insert(id, SessionIndex::new(group_state.sessions.len()));
             group_state.sessions.push(state);
@@ -90,6 +92,7 @@ impl World {
         crate::context::grant(placed, &mut groups, &lane_positions)?;
         let wired_senders = wire::wire(placed, &mut groups, &lane_positions, &session_groups);
         let digest = RunDigest::new(&spec.identity());
+        let until = if spec.live { Frame::ZERO } else { Frame(u64::MAX) };
         let peak = groups.iter().map(|group| group.live).sum();
         let world = Self {
             spec: Arc::new(spec),
@@ -101,7 +104,10 @@ impl World {
             session_groups,
             group_lanes,
             wired_senders,
-            inputs: inputs.into(),
+            waiting_bytes: inputs.iter().map(|event| event.bytes.len() as u64).sum(),
+            inputs: inputs.into_iter().map(Given::from).collect(),
+            until,
+            is_stopping: false,
             ended_sessions: 0,
             sampled: Vec::new(),
             boundary: Vec::new(),

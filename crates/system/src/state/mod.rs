@@ -202,7 +202,11 @@ impl World {
             }
         }
         for session in self.session_ids() {
-            session::write(self.session_ref(session), &mut out);
+            let state = self.session_ref(session);
+            session::write(state, &mut out);
+            if self.spec.live {
+                state.input.finished().write(&mut out);
+            }
         }
         Ok(out.bytes)
     }
@@ -283,7 +287,8 @@ fn nonzero_pages(memory: &Memory) -> impl Iterator<Item = (u32, &[u8])> {
 impl World {
     /// The machine of `spec` in the state of these bytes, without the bytes of its memories.
     /// `inputs` are those of the whole run, in frame order; the ones that were delivered before are
-    /// skipped. `keep_events` as in [`World::load`].
+    /// skipped. `keep_events` as in [`World::load`]. Inputs that a live machine was given and that
+    /// wait for their frames are no part of its state.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -298,10 +303,16 @@ impl World {
         if machine != Digest::of(&spec.identity()) {
             return Err(StateError::OtherMachine);
         }
-        let delivered =
-            usize::try_from(head.inputs).ok().filter(|&delivered| delivered <= inputs.len());
         let mut inputs = inputs;
-        inputs.drain(..delivered.ok_or(input.malformed("more inputs delivered than there are"))?);
+        if spec.live {
+            inputs.retain(|event| event.frame >= head.frame);
+        } else {
+            let delivered =
+                usize::try_from(head.inputs).ok().filter(|&delivered| delivered <= inputs.len());
+            let delivered =
+                delivered.ok_or(input.malformed("more inputs delivered than there are"))?;
+            inputs.drain(..delivered);
+        }
         let loaded = Self::load(spec, inputs, keep_events);
         let mut world = loaded.map_err(|error| StateError::Load { error })?.world;
         if head.frame == Frame::ZERO {
@@ -321,6 +332,9 @@ impl World {
         world.restore_lanes(&mut input)?;
         for session in world.session_ids() {
             world.restore_session(session, &mut input)?;
+            if spec.live && bool::read(&mut input)? {
+                world.session(session).input.end();
+            }
         }
         input.finish()?;
         world.audit()?;

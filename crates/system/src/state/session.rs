@@ -156,7 +156,7 @@ impl Codec for Queue {
 
 parts! {
     // Events that are not delivered yet are counted from the inputs; dropped ones from the restore.
-    InputQueue { events, read, stream, waiting, next_ticket fixed coming, dropped }
+    InputQueue { events, read, stream, waiting, next_ticket fixed coming, held, dropped }
     Port { closed, sent fixed channel, name, home, credits }
     Channel {
         capacity, queue, receivers, selectors, senders, closed, next_ticket, wiring as Update
@@ -377,8 +377,10 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
     let InputQueue { events, read, waiting, next_ticket, .. } = &state.input;
     let within = events.front().map_or(*read == 0, |event| *read <= event.len());
     input.check("bytes read of an input", within)?;
+    let held = events.iter().map(|event| event.len() as u64).sum();
     let given = waiting.latest().is_none_or(|ticket| ticket.0 <= *next_ticket);
     input.check("a ticket that was not given", given)?;
+    state.input.held = held;
     input.check("faults that are kept", state.faults.len() <= FAULTS_KEPT)?;
     if let Some(Capabilities { entries, .. }) = state.capabilities.as_deref() {
         input.check("a table of capabilities", entries.len() <= MOST_CAPABILITIES)?;

@@ -1,0 +1,219 @@
+//! Machines that live: inputs that are given while the machine runs (semantics 80 to 83).
+//!
+//! ```text
+//!   give ──▶ the queue, by frame ──▶ begin_frame: sampled, recorded (Sink::inputs)
+//!   allow(frame) ──▶ advance: frames before it may start; the next is the first with an event
+//! ```
+//!
+//! Contract: what a run does depends on the inputs and their frames, not on when they were given or
+//! how far the driver let the machine run at a time. A frame in which nothing would happen is
+//! never run, so an idle machine costs nothing and its clocks jump. Nothing a driver gives can
+//! panic: it is refused before it enters the queue, or what cannot be done any more in its frame
+//! is an event there.
+
+use crate::errors::errors;
+use crate::input::{InputEvent, Recipient};
+use crate::world::{Phase, World};
+use alloc::boxed::Box;
+use wavelock_abi::{Frame, SessionId};
+
+/// Bytes of one input of a live machine.
+pub const MOST_INPUT_BYTES: u64 = 16 << 20;
+
+/// Bytes of the inputs that wait for their frames.
+pub const MOST_WAITING_BYTES: u64 = 64 << 20;
+
+/// Inputs that wait for their frames.
+pub const MOST_WAITING_INPUTS: usize = 1 << 20;
+
+/// Bytes of input that a session of a live machine keeps unread.
+pub const MOST_UNREAD_BYTES: u64 = 16 << 20;
+
+/// Input events that a session of a live machine keeps unread.
+pub const MOST_UNREAD_EVENTS: usize = 1 << 16;
+
+/// What a live machine is told from outside, at the start of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// An input event.
+    Bytes {
+        /// The sessions that get it.
+        to: Recipient,
+        /// Its bytes.
+        bytes: Box<[u8]>,
+    },
+    /// The end of a session's input: what it has not read is the last.
+    End {
+        /// The sessions whose input ends.
+        to: Recipient,
+    },
+    /// The machine ends with this frame.
+    Stop,
+}
+
+impl Input {
+    /// Bytes it carries.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        match self {
+            Self::Bytes { bytes, .. } => bytes.len() as u64,
+            Self::End { .. } | Self::Stop => 0,
+        }
+    }
+
+    const fn recipient(&self) -> Option<Recipient> {
+        match self {
+            Self::Bytes { to, .. } | Self::End { to } => Some(*to),
+            Self::Stop => None,
+        }
+    }
+}
+
+/// An input and its frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Given {
+    pub(crate) frame: Frame,
+    pub(crate) input: Input,
+}
+
+impl From<InputEvent> for Given {
+    fn from(InputEvent { frame, recipient, bytes }: InputEvent) -> Self {
+        Self { frame, input: Input::Bytes { to: recipient, bytes } }
+    }
+}
+
+errors! {
+    /// Why an input is refused.
+    #[derive(Copy)]
+    GiveError {
+        /// The machine takes inputs at load only.
+        NotLive => "the machine takes no input while it runs: set live = true",
+        /// The run has ended.
+        Over => "the run has ended: it takes no more input",
+        /// No session has this number.
+        Session {
+            /// The number.
+            found: u32,
+            /// Sessions so far.
+            count: u32,
+        } => "an input is for session {found}: there are {count}, counted from 0",
+        /// The frame has started.
+        Past {
+            /// The frame of the input.
+            frame: u64,
+            /// The first frame that has not started.
+            next: u64,
+        } => "an input is for frame {frame}, which has started: the next is {next}",
+        /// The run ends before the frame.
+        BeyondEnd {
+            /// The frame of the input.
+            frame: u64,
+            /// The last frame of the run.
+            last: u64,
+        } => "an input is for frame {frame}: the last of the run is {last}",
+        /// The input is too large.
+        TooLarge {
+            /// Its bytes.
+            found: u64,
+        } => "an input has {found} bytes: at most {MOST_INPUT_BYTES} are allowed",
+        /// Too much waits for its frame.
+        Full {
+            /// Inputs that wait.
+            inputs: u64,
+            /// Their bytes.
+            bytes: u64,
+        } => "{inputs} inputs with {bytes} bytes wait for their frames: at most {MOST_WAITING_INPUTS} with \
+              {MOST_WAITING_BYTES} bytes may",
+    }
+}
+
+/// Inputs that are given.
+impl World {
+    /// Gives a live machine an input for the next frame that has not started, and returns that
+    /// frame.
+    ///
+    /// # Errors
+    /// See [`GiveError`]; nothing has changed then.
+    pub fn give(&mut self, input: Input) -> Result<Frame, GiveError> {
+        let frame = self.open_frame()?;
+        self.give_at(frame, input)?;
+        Ok(frame)
+    }
+
+    /// Gives a live machine an input for a frame that has not started. Inputs of one frame are
+    /// delivered in the order in which they were given.
+    ///
+    /// # Errors
+    /// See [`GiveError`]; nothing has changed then.
+    pub fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), GiveError> {
+        let (next, last) = (self.open_frame()?, self.last_frame());
+        if frame < next {
+            return Err(GiveError::Past { frame: frame.0, next: next.0 });
+        }
+        if frame > last {
+            return Err(GiveError::BeyondEnd { frame: frame.0, last: last.0 });
+        }
+        if let Some(Recipient::Session(SessionId(found))) = input.recipient()
+            && found as usize >= self.session_groups.len()
+        {
+            return Err(GiveError::Session { found, count: self.session_groups.len() as u32 });
+        }
+        let found = input.size();
+        if found > MOST_INPUT_BYTES {
+            return Err(GiveError::TooLarge { found });
+        }
+        let bytes = self.waiting_bytes + found;
+        if bytes > MOST_WAITING_BYTES || self.inputs.len() >= MOST_WAITING_INPUTS {
+            let inputs = self.inputs.len() as u64;
+            return Err(GiveError::Full { inputs, bytes: self.waiting_bytes });
+        }
+        self.waiting_bytes = bytes;
+        let at = self.inputs.partition_point(|given| given.frame <= frame);
+        self.inputs.insert(at, Given { frame, input });
+        Ok(())
+    }
+
+    /// The first frame that has not started: the one that [`World::give`] gives inputs for.
+    ///
+    /// # Errors
+    /// The machine is not live, or the run has ended.
+    pub fn open_frame(&self) -> Result<Frame, GiveError> {
+        match self.phase {
+            _ if !self.spec.live => Err(GiveError::NotLive),
+            Phase::Done(_) => Err(GiveError::Over),
+            Phase::Boundary => Ok(self.progress.frame),
+            Phase::Frame | Phase::Wave(_) => Ok(Frame(self.frame().0 + 1)),
+        }
+    }
+
+    /// Lets frames before `until` start, and no other: at the boundary before `until` the machine
+    /// waits ([`Stage::Waiting`](crate::Stage)). Not state, and nothing of a run depends on it.
+    ///
+    /// A machine that is not live may start every frame until this is called, a live one none.
+    pub const fn allow(&mut self, until: Frame) {
+        self.until = until;
+    }
+
+    /// The next frame that would run: this one if anything happens in it, else the first in which
+    /// anything does. The last of the run always runs.
+    pub(crate) fn due_frame(&mut self) -> Frame {
+        let frame = self.progress.frame;
+        if frame == Frame::ZERO || self.has_work() {
+            return frame;
+        }
+        let last = self.last_frame();
+        self.next_event().map_or(last, |at| at.max(frame).min(last))
+    }
+
+    /// At a boundary of a live machine: starts the next frame that is due, if it may start; else
+    /// time passes up to the frame that may not.
+    pub(crate) fn begin_due_frame(&mut self, sink: &mut dyn crate::world::Sink) {
+        let due = self.due_frame();
+        if due < self.until {
+            self.progress.frame = due;
+            self.begin_frame(sink);
+        } else {
+            self.progress.frame = self.progress.frame.max(self.until);
+        }
+    }
+}
