@@ -15,8 +15,18 @@ use wavelock_module::Module;
 type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
 
 /// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
-const RULES: [Rule; 9] =
-    [lanes, sessions, check_references, names, spans, placements, capacities, deviations, caps];
+const RULES: [Rule; 10] = [
+    lanes,
+    sessions,
+    check_references,
+    names,
+    spans,
+    placements,
+    capacities,
+    deviations,
+    caps,
+    masks,
+];
 
 /// Checks a description by every rule but that of memory, which loading alone needs.
 pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
@@ -146,6 +156,23 @@ fn placements(spec: &MachineSpec) -> Result<(), LoadError> {
         }
     }
     Ok(())
+}
+
+/// The lanes of a context's mask exist, and each is named once.
+fn masks(spec: &MachineSpec) -> Result<(), LoadError> {
+    let lanes = spec.lanes;
+    let is_wrong = |mask: &[u16]| {
+        let mut seen = alloc::vec![false; usize::from(lanes)];
+        mask.iter().any(|&lane| match seen.get_mut(usize::from(lane)) {
+            Some(seen) => core::mem::replace(seen, true),
+            None => true,
+        })
+    };
+    let wrong = spec.contexts.iter().find(|context| is_wrong(&context.lanes));
+    wrong.map_or(Ok(()), |context| {
+        let (context, found) = (context.name.clone(), context.lanes.clone());
+        Err(LoadError::Mask { context, found, lanes })
+    })
 }
 
 fn capacities(spec: &MachineSpec) -> Result<(), LoadError> {

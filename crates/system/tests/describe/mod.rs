@@ -11,7 +11,9 @@ use std::sync::{Arc, OnceLock};
 use wavelock_abi::{
     Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SessionId, Weight,
 };
-use wavelock_kernel::{Activation, Deviation, FairSettings, OverrunPolicy, Policy, PriorityRule};
+use wavelock_kernel::{
+    Activation, Deviation, FairSettings, Fallback, OverrunPolicy, Policy, PriorityRule,
+};
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
     ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, Stage,
@@ -259,6 +261,13 @@ fn context(choices: &mut Choices<'_>, sessions: usize, number: u64) -> ContextSp
         OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
     context.activation =
         if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
+    if choices.one_in(3) {
+        let lanes = 1 + choices.below(4);
+        context.lanes = (0..lanes).map(|_| choices.below(7) as u16).collect();
+    }
+    if choices.one_in(3) {
+        context.fallback = Fallback::Held;
+    }
     context
 }
 
