@@ -20,11 +20,13 @@ pub(crate) struct ChannelDraft {
     pub(crate) capacity: u64,
 }
 
+/// By the name of a counted channel as written: the channels that it makes.
+pub(crate) type CountedChannels = BTreeMap<String, Range<u32>>;
+
 /// Channels, one by one.
 pub(crate) struct ChannelDrafts {
     pub(crate) list: Vec<ChannelDraft>,
-    /// By the name of a counted channel as written: the channels that it makes.
-    pub(crate) counted: BTreeMap<String, Range<u32>>,
+    pub(crate) counted: CountedChannels,
 }
 
 impl Reader<'_, '_> {
@@ -34,7 +36,9 @@ impl Reader<'_, '_> {
         view: &View<'_, '_>,
         count: Option<&At<u64>>,
     ) -> Option<At<String>> {
-        let Some(count) = count else { return self.name(view, &keys::CHANNEL_NAME, Named::Channel) };
+        let Some(count) = count else {
+            return self.name(view, &keys::CHANNEL_NAME, Named::Channel);
+        };
         let name = self.findings.required_text(view, &keys::CHANNEL_NAME)?;
         if !name.value.contains(INDEX) {
             let problem = Problem::CountWithoutIndex { name: name.value.clone() };
@@ -61,10 +65,8 @@ impl Reader<'_, '_> {
             let found = drafts.list.len() as u64 + count.value;
             if found > MOST_CHANNELS {
                 let what = "channels up to here".to_owned();
-                let rule = format!(
-                    "all channels together are at most {}",
-                    keys::grouped(MOST_CHANNELS)
-                );
+                let rule =
+                    format!("all channels together are at most {}", keys::grouped(MOST_CHANNELS));
                 let problem = Problem::TooMany { what, found, most: MOST_CHANNELS, rule };
                 self.add(count.span, &problem);
                 break;
@@ -91,7 +93,7 @@ impl Reader<'_, '_> {
         &mut self,
         port: &str,
         channel: &At<String>,
-        counted: &BTreeMap<String, Range<u32>>,
+        counted: &CountedChannels,
     ) -> Vec<(String, ChannelIndex)> {
         let Some(channels) = counted.get(&channel.value) else {
             let known = counted.keys().map(String::as_str);

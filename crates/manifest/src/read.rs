@@ -5,7 +5,7 @@
 //! reference resolved, or all its problems. Command-line flags override values of `[machine]`
 //! before anything is checked against them.
 
-use crate::channels::{ChannelDraft, ChannelDrafts};
+use crate::channels::{ChannelDraft, ChannelDrafts, CountedChannels};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
 use crate::keys::{
     self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES,
@@ -19,7 +19,6 @@ use crate::problem::{Named, Origin, Problem};
 use crate::suggest::nearest;
 use crate::view::{At, Findings, View};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
@@ -205,6 +204,9 @@ pub(crate) fn name_refusal(text: &str) -> Option<String> {
     Some(format!("allowed: letters, digits, `_`, `-`, `.`; found `{}`", stranger.escape_debug()))
 }
 
+/// Channels by their names, with their positions.
+type ChannelNames<'a> = BTreeMap<&'a str, (ChannelIndex, Span)>;
+
 /// A session as written, before counts are expanded and names resolved.
 struct SessionDraft {
     name: At<String>,
@@ -223,7 +225,7 @@ struct SessionDraft {
 
 impl SessionDraft {
     /// The number of entries of each of its sessions: lanes, arguments, variables, ports, globals.
-    fn entries(&self, counted: &BTreeMap<String, Range<u32>>) -> u64 {
+    fn entries(&self, counted: &CountedChannels) -> u64 {
         let to_all = self.ports.iter().filter(|(port, _)| port.contains(INDEX));
         let ports_to_all: usize =
             to_all.filter_map(|(_, channel)| counted.get(&channel.value)).map(|of| of.len()).sum();
@@ -723,7 +725,7 @@ impl<'s> Reader<'s, '_> {
         let ChannelDrafts { list: channel_drafts, counted } = self.expand_channels(channel_drafts);
         let mut modules: Vec<PathBuf> = Vec::new();
         let mut module_paths: BTreeMap<&Path, usize> = BTreeMap::new();
-        let mut channel_names: BTreeMap<&str, (ChannelIndex, Span)> = BTreeMap::new();
+        let mut channel_names: ChannelNames<'_> = BTreeMap::new();
         for (index, draft) in channel_drafts.iter().enumerate() {
             if let Some((_, first)) = channel_names.get(draft.name.value.as_str()) {
                 if self.is_reported(&draft.name.span) {
@@ -847,10 +849,7 @@ impl<'s> Reader<'s, '_> {
         draft: &SessionDraft,
         module: ModuleIndex,
         machine: &Machine,
-        (channel_names, counted): (
-            &BTreeMap<&str, (ChannelIndex, Span)>,
-            &BTreeMap<String, Range<u32>>,
-        ),
+        (channel_names, counted): (&ChannelNames<'_>, &CountedChannels),
         sessions: &mut Vec<Session>,
         session_names: &mut BTreeMap<String, (SessionId, Span)>,
     ) {
@@ -971,10 +970,7 @@ impl<'s> Reader<'s, '_> {
                 }
                 if draft.owner.value.contains(INDEX) {
                     let (what, table) = ("`owner`".to_owned(), "channel");
-                    self.add(
-                        draft.owner.span.clone(),
-                        &Problem::IndexWithoutCount { what, table },
-                    );
+                    self.add(draft.owner.span.clone(), &Problem::IndexWithoutCount { what, table });
                     continue;
                 }
                 let counted = counts.get(draft.owner.value.as_str()).copied().flatten();

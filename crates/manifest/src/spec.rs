@@ -240,7 +240,9 @@ pub fn warning(read: &Read, found: &Warning) -> Option<Diagnostic> {
         Warning::NoStackPointer { .. } => (
             "module",
             "of this module",
-            Some("if it has no shadow stack, write `coroutine_globals = []` to silence this warning"),
+            Some(
+                "if it has no shadow stack, write `coroutine_globals = []` to silence this warning",
+            ),
         ),
         Warning::PassiveServer { .. } => ("name", "this server", None),
     };

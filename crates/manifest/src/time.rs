@@ -78,8 +78,7 @@ impl Reader<'_, '_> {
         names.clear();
         for view in self.array(table, "context", "[[context]]", CONTEXT) {
             let index = manifest.contexts.len() as u32;
-            if let Some(mut context) =
-                self.context(&view, index, &sessions, &profiles, &mut names)
+            if let Some(mut context) = self.context(&view, index, &sessions, &profiles, &mut names)
             {
                 let lanes = self.lane_list(&view, &keys::CONTEXT_LANES, &manifest.machine);
                 let lanes = lanes.map_or_else(Vec::new, |lanes| lanes.value);

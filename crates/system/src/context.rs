@@ -339,7 +339,10 @@ impl Group {
             .on_context(site, handle, |lane, context| lane.take_notification(context))
             .map_err(|errno| Refused::from(errno).denied())?;
         let words = [cell.count, cell.first.0, cell.last.0, cell.overrun.0];
-        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut bytes = [0; 32];
+        for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
+            eight.copy_from_slice(&word.to_le_bytes());
+        }
         self.sessions[site.session].write_checked(pointer, &bytes);
         Ok(Done::code(cell.count.min(i32::MAX as u64) as i32))
     }

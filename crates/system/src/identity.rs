@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
 use wavelock_kernel::{
-    CapOverrun, CapSettings, Deviation, Fallback, FairSettings, Policy, PriorityRule,
+    CapOverrun, CapSettings, Deviation, FairSettings, Fallback, Policy, PriorityRule,
 };
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;

@@ -566,8 +566,7 @@ fn a_passive_server_with_clients_on_other_lanes_is_warned_about() {
         (0..6).map(|at| machine.session_of(&format!("c{at}"), &lean(&["call"]))).collect();
     let silent = machine.session_of("silent", &lean(&[]));
     machine.wire("in", server, 4, &[&clients[..], &[silent]].concat());
-    let texts: Vec<String> =
-        machine.clone().warnings().iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = machine.clone().warnings().iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 1, "{texts:?}");
     let expected = "session `vault` serves calls on time that they lend, and a call from another \
                     lane lends none: it is refused with EDENIED. Its callers on other lanes: \

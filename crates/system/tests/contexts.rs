@@ -170,13 +170,14 @@ fn a_priority_changes_through_the_policy_capability_and_orders_the_next_picks() 
       (call $out32 (call $priority (i32.const 77) (call $self) (i32.const 1))))"#;
     let mut machine = granted(body);
     let refusals = [0, 0, EINVAL, EINVAL, 0, EINVAL, ESTALE, ESTALE];
-    machine.spec.policy = Policy::Priority {
-        rule: wavelock_kernel::PriorityRule::FixedMap,
-        quantum: Cycles(50_000),
-    };
+    machine.spec.policy =
+        Policy::Priority { rule: wavelock_kernel::PriorityRule::FixedMap, quantum: Cycles(50_000) };
     let run = machine.run();
     assert_eq!(run.numbers(0), [&refusals[..], &[72, 75, 71, 73, 74]].concat());
-    assert_eq!((count(&run, "Priority "), count(&run, "OutOfRange"), count(&run, "Deny")), (3, 2, 5));
+    assert_eq!(
+        (count(&run, "Priority "), count(&run, "OutOfRange"), count(&run, "Deny")),
+        (3, 2, 5)
+    );
     machine.spec.policy = Policy::Cooperative;
     assert_eq!(
         machine.run().numbers(0),
@@ -396,7 +397,10 @@ fn driven_alike(machine: &Machine) {
 fn a_mask_that_no_lane_of_can_promise_it_is_refused_with_the_numbers_of_each() {
     let full = masked(&[&[1], &[1], &[2], &[2], &[2, 1]]);
     let text = full.refusal().to_string();
-    assert!(text.starts_with("context `c4`: none of its lanes can promise it\n  lane 1: "), "{text}");
+    assert!(
+        text.starts_with("context `c4`: none of its lanes can promise it\n  lane 1: "),
+        "{text}"
+    );
     assert!(text.contains("\n  lane 2: ") && text.lines().count() >= 3, "{text}");
     let one = masked(&[&[1], &[1], &[1]]).refusal();
     assert!(matches!(one, LoadError::Context { ref context, .. } if context == "c2"), "{one}");

@@ -9,6 +9,7 @@ use crate::authority::{ContextSpec, MOST_CONTEXTS};
 use crate::context::parameters_of;
 use crate::spec::{MachineSpec, Placement, Span};
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use wavelock_abi::{LaneId, SessionId};
 use wavelock_kernel::{ContextRefusal, ContextSettings, Lane};
@@ -17,8 +18,7 @@ use wavelock_kernel::{ContextRefusal, ContextSettings, Lane};
 /// masks, or contexts are refused for another reason anyway.
 pub(super) fn place(spec: &MachineSpec) -> Result<Option<MachineSpec>, LoadError> {
     let is_masked = spec.contexts.iter().any(|context| !context.lanes.is_empty());
-    let (Some(settings), Span::Cycles(_), true) =
-        (spec.context_settings(), spec.span, is_masked)
+    let (Some(settings), Span::Cycles(_), true) = (spec.context_settings(), spec.span, is_masked)
     else {
         return Ok(None);
     };
@@ -101,13 +101,15 @@ impl Trial<'_> {
     /// A lane that keeps contexts.
     fn lane(&mut self, lane: u16) -> Result<&mut Lane, LoadError> {
         let Self { spec, settings, lanes, .. } = self;
-        if !lanes.contains_key(&lane) {
-            let mut empty = Lane::new(LaneId(lane), spec.lane_settings());
-            empty
-                .reserve_contexts(*settings, MOST_CONTEXTS)
-                .map_err(|refusal| LoadError::Machine { refusal })?;
-            lanes.insert(lane, empty);
+        match lanes.entry(lane) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let mut empty = Lane::new(LaneId(lane), spec.lane_settings());
+                empty
+                    .reserve_contexts(*settings, MOST_CONTEXTS)
+                    .map_err(|refusal| LoadError::Machine { refusal })?;
+                Ok(vacant.insert(empty))
+            }
         }
-        Ok(lanes.get_mut(&lane).expect("it was just made"))
     }
 }

@@ -261,9 +261,10 @@ fn context(choices: &mut Choices<'_>, sessions: usize, number: u64) -> ContextSp
         OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
     context.activation =
         if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
-    if choices.one_in(3) {
-        let lanes = 1 + choices.below(4);
-        context.lanes = (0..lanes).map(|_| choices.below(7) as u16).collect();
+    if choices.one_in(8) {
+        let first = choices.below(4) as u16;
+        let count = if choices.one_in(2) { 1 } else { 2 };
+        context.lanes = (first..first + count).collect();
     }
     if choices.one_in(3) {
         context.fallback = Fallback::Held;
