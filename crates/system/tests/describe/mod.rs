@@ -261,12 +261,12 @@ fn context(choices: &mut Choices<'_>, sessions: usize, number: u64) -> ContextSp
         OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
     context.activation =
         if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
-    if choices.one_in(8) {
-        let first = choices.below(4) as u16;
-        let count = if choices.one_in(2) { 1 } else { 2 };
-        context.lanes = (first..first + count).collect();
+    // No draws of their own: the other descriptions stay as they were.
+    if budget % 8 == 0 {
+        let first = (budget / 8 % 3) as u16;
+        context.lanes = (first..first + 1 + (budget / 64 % 2) as u16).collect();
     }
-    if choices.one_in(3) {
+    if period % 4 == 0 {
         context.fallback = Fallback::Held;
     }
     context
