@@ -20,7 +20,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 host error, 2 usage error, 3 runs differ, 4 refused, 5 a guest faulted, 6 deadlock.";
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 host error, 2 usage error, 3 runs differ, 4 refused, 5 a guest faulted, 6 deadlock, 7 a budget ended a session, 130 Ctrl-C.";
 
 /// When to use colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -165,6 +165,10 @@ pub struct RecordArguments {
         value_parser = |text: &str| number(text, 0, u64::MAX)
     )]
     pub states_every: Option<u64>,
+    /// Write the machine's state at the end of a run that --frames or Ctrl-C ended to this file,
+    /// for `wavelock resume`
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub snapshot: Option<PathBuf>,
 }
 
 /// How `run` and `resume` write the guests' output and log.
@@ -241,7 +245,8 @@ pub struct ResumeArguments {
     /// A snapshot written by `wavelock snapshot`, or a trace
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Continue from the boundary before this frame [default: the last snapshot in the file]
+    /// Continue from the boundary before this frame [default: the end of a run that --frames or
+    /// Ctrl-C ended; else the last snapshot in the file]
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 0, u64::MAX))]
     pub at_frame: Option<u64>,
     /// Native threads; affects speed, never the trace [default: the smaller of cores and lanes]

@@ -1,4 +1,4 @@
-//! Exit codes: the same seven for every command, as one table.
+//! Exit codes: the same nine for every command, as one table.
 //!
 //! Codes 1 and 4: a file that cannot be read, or a module that is not WebAssembly, is 1 (host
 //! error); a file that was read but breaks one of our rules (a manifest key, a limit, a missing
@@ -40,6 +40,8 @@ exits! {
     Refused = 4, "refused: a rule of the manifest, input or profile, a limit, a missing import, admission control, missing authority";
     Faulted = 5, "a guest faulted";
     Deadlock = 6, "deadlock: coroutines wait and nothing can ever wake them";
+    Killed = 7, "a budget ended a session: the overrun policy `end` of a context or of a cap";
+    Interrupted = 130, "Ctrl-C ended the run at the end of a frame; its files are whole";
 }
 
 impl From<Exit> for std::process::ExitCode {

@@ -71,7 +71,7 @@ fn a_hog_of_twenty_coroutines_capped_to_five_percent_uses_five_percent() {
         let charged = cap["charged_cycles"].as_u64().expect("a number");
         assert!((1_990_000..2_000_100).contains(&charged), "{policy}: {cap}");
         assert_eq!(cap["throttled_until_frame"], 40, "{policy}: {cap}");
-        assert_eq!(run["sessions"][0]["outcome"], "running", "{policy}: throttled, not finished");
+        assert_eq!(run["sessions"][0]["outcome"], "frames", "{policy}: throttled, not finished");
     }
 }
 

@@ -79,6 +79,7 @@ fn sample() -> Report {
         output: None,
         log: None,
         faults: Vec::new(),
+        kills: Vec::new(),
         cap: Vec::new(),
     };
     let operation =
@@ -97,7 +98,13 @@ fn sample() -> Report {
                 idle: 5_900_000,
                 total: 10_000_000,
             },
-            coroutines: CoroutineCounts { spawned: 10, finished: 10, faulted: 0, peak: 4 },
+            coroutines: CoroutineCounts {
+                spawned: 10,
+                finished: 10,
+                faulted: 0,
+                killed: 0,
+                peak: 4,
+            },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
             deadlock: None,
             telemetry: None,

@@ -372,7 +372,7 @@ fn faults_and_deadlocks_are_explained_and_have_their_exit_codes() {
     let deadlock = json(&wavelock(&folder, &["run", "wait.wat", "--json"]));
     assert_eq!(
         (deadlock["outcome"].as_str(), deadlock["deadlock"]["waiting"].as_u64()),
-        (Some("deadlock"), Some(1))
+        (Some("deadlocked"), Some(1))
     );
 }
 
@@ -745,4 +745,150 @@ fn a_flood_that_the_host_cannot_hold_ends_the_run_and_not_the_host() {
             && text.contains("the trace has no end"),
         "{text}"
     );
+}
+
+/// A bot without an end, on a context that ends it, beside a guest that exits with 3.
+const BOT: &str = "\
+[machine]
+max_frames = 20
+[[session]]
+name = \"bot\"
+module = \"loop.wat\"
+[[session]]
+name = \"other\"
+module = \"three.wat\"
+[[context]]
+name = \"play\"
+session = \"bot\"
+budget_cycles = 5_000
+period_cycles = 100_000
+overrun = \"end\"
+";
+
+const THREE: &str = r#"(module (func (export "main") (result i32) (i32.const 3)))"#;
+
+#[test]
+fn what_a_budget_ended_is_killed_and_never_finished() {
+    let folder = folder("killed", &[("bot.toml", BOT), ("loop.wat", LOOP), ("three.wat", THREE)]);
+    let files = ["run", "bot.toml", "--record", "bot.trace", "--report", "bot.json"];
+    check("killed.txt", &wavelock(&folder, &files), 7);
+    let object = json(&wavelock(&folder, &["run", "bot.toml", "--json"]));
+    let sessions = &object["sessions"];
+    assert_eq!(
+        (object["outcome"].as_str(), object["coroutines"]["killed"].as_u64()),
+        (Some("killed"), Some(1))
+    );
+    assert_eq!(
+        (sessions[0]["outcome"].as_str(), sessions[1]["outcome"].as_str()),
+        (Some("killed"), Some("exited"))
+    );
+    let kill = &sessions[0]["kills"][0];
+    assert_eq!(
+        (kill["context"].as_str(), kill["budget_cycles"].as_u64()),
+        (Some("play"), Some(5_000))
+    );
+    let report = wavelock(&folder, &["report", "bot.json"]);
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(report.contains("killed bot/0.0: context `play` allows 5000 cycles"), "{report}");
+    let why = wavelock(&folder, &["why", "bot.trace", "--coroutine", "bot", "--at", "2"]);
+    let why = String::from_utf8_lossy(&why.stdout).into_owned();
+    assert!(why.contains("it was killed: context `play` allows 5000 cycles"), "{why}");
+    assert_eq!(wavelock(&folder, &["replay", "bot.trace"]).status.code(), Some(0));
+}
+
+/// Writes a line per frame, without end.
+const TICK: &str = r#"(module
+  (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+  (import "wavelock" "sleep" (func $sleep (param i64)))
+  (memory 1) (data (i32.const 0) "0\0a")
+  (func (export "_start")
+    (loop $l
+      (drop (call $output (i32.const 0) (i32.const 2)))
+      (i32.store8 (i32.const 0) (i32.add (i32.load8_u (i32.const 0)) (i32.const 1)))
+      (call $sleep (i64.const 1)) (br $l))))"#;
+
+#[test]
+fn a_run_out_of_frames_goes_on_from_its_end() {
+    let folder = folder("goes-on", &[("tick.wat", TICK), ("hello.wat", HELLO)]);
+    let whole = wavelock(&folder, &["run", "tick.wat", "--frames", "7"]);
+    let files = ["run", "tick.wat", "--frames", "3", "--snapshot", "a.snap", "--record", "a.trace"];
+    let first = wavelock(&folder, &files);
+    check("frames-snapshot.txt", &first, 0);
+    for file in ["a.snap", "a.trace"] {
+        let again = ["resume", file, "--frames", "5", "--snapshot", "b.snap"];
+        let second = wavelock(&folder, &again);
+        assert_eq!(second.status.code(), Some(0), "{}", text(&second));
+        let third =
+            wavelock(&folder, &["resume", "b.snap", "--frames", "7", "--record", "c.trace"]);
+        let outputs = [&first.stdout[..], &second.stdout, &third.stdout].concat();
+        assert_eq!(outputs, whole.stdout, "{}", text(&third));
+        assert_eq!(wavelock(&folder, &["replay", "c.trace"]).status.code(), Some(0));
+    }
+    let at = ["snapshot", "tick.wat", "--frames", "3", "--at-frame", "3", "-o", "c.snap"];
+    assert_eq!(wavelock(&folder, &at).status.code(), Some(0));
+    let fifth = wavelock(&folder, &["resume", "c.snap", "--frames", "7"]);
+    assert_eq!([&first.stdout[..], &fifth.stdout].concat(), whole.stdout);
+    let over = wavelock(&folder, &["run", "hello.wat", "--snapshot", "none.snap"]);
+    check("no-snapshot.txt", &over, 0);
+    assert!(!folder.join("none.snap").exists(), "a run that is over leaves no snapshot");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_run_at_a_boundary_with_whole_files() {
+    use std::io::Read;
+    let folder = folder("interrupt", &[("tick.wat", TICK), ("loop.wat", LOOP)]);
+    let interrupt = |arguments: &[&str], times: usize| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_wavelock"))
+            .args(arguments)
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("wavelock runs");
+        // Something was written, so the run has begun.
+        let mut first = [0; 2];
+        if times == 1 {
+            child.stdout.as_mut().expect("a pipe").read_exact(&mut first).expect("output");
+        } else {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+        let drain = child.stdout.take().map(|mut out| {
+            std::thread::spawn(move || {
+                let mut rest = Vec::new();
+                let _ = out.read_to_end(&mut rest);
+                rest
+            })
+        });
+        for _ in 0..times {
+            let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            assert!(kill.is_ok_and(|status| status.success()));
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        let output = child.wait_with_output().expect("an end");
+        let rest = drain.and_then(|drain| drain.join().ok()).unwrap_or_default();
+        (output, [&first[..], &rest].concat())
+    };
+    let run =
+        ["run", "tick.wat", "--record", "t.trace", "--level", "inputs", "--snapshot", "t.snap"];
+    let (output, written) = interrupt(&run, 1);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("interrupted after") && said.contains("wavelock resume t.snap"),
+        "{said}"
+    );
+    let object = json(&wavelock(&folder, &["replay", "t.trace", "--json"]));
+    assert_eq!(object["divergence"], Value::Null, "{object}");
+    let frames = written.len() as u64 / 2;
+    let until = (frames + 3).to_string();
+    for file in ["t.snap", "t.trace"] {
+        let again = wavelock(&folder, &["resume", file, "--frames", &until]);
+        let whole = wavelock(&folder, &["run", "tick.wat", "--frames", &until]);
+        assert_eq!([&written[..], &again.stdout].concat(), whole.stdout, "{file}");
+    }
+    // One frame without an end: only the second Ctrl-C can end it.
+    let (output, _) = interrupt(&["run", "loop.wat", "--frame-cycles", "1_000_000_000_000"], 2);
+    assert_eq!(output.status.code(), Some(130));
 }

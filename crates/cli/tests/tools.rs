@@ -601,14 +601,9 @@ fn diff_prints_events_in_words() {
 #[test]
 fn outcomes_have_one_name_each() {
     use wavelock_system::{RunOutcome, SessionOutcome};
-    let runs =
-        [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
-    let sessions = [
-        SessionOutcome::Finished,
-        SessionOutcome::Faulted,
-        SessionOutcome::Running,
-        SessionOutcome::Deadlock,
-    ];
+    let (runs, sessions) = (RunOutcome::ALL, SessionOutcome::ALL);
+    assert_eq!(wavelock_view::OUTCOMES.len(), runs.len());
+    assert_eq!(wavelock_view::SESSION_OUTCOMES.len(), sessions.len());
     assert!(
         runs.iter().all(|outcome| wavelock_view::OUTCOMES[*outcome as usize] == outcome.name())
     );

@@ -39,3 +39,4 @@ pub use names::{NameError, function_name, parse_coroutine, show};
 pub use time::ContextRow;
 pub use walk::Progress;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};
+pub use words::kill_text;

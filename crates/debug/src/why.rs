@@ -286,6 +286,9 @@ fn verdict(
 }
 
 fn absent(world: &World, name: CoroutineName) -> String {
+    if let Some((kill, context)) = world.kill_of(name) {
+        return format!("it was killed: {}", words::kill_text(&kill, context.as_deref()));
+    }
     match world.presence(name) {
         None => "there is no such session".into(),
         Some(Presence::SessionOver(outcome)) => {

@@ -2,7 +2,7 @@
 //! Elsewhere: the kernel prints states and refusals itself.
 
 use wavelock_kernel::{Because, CapState, DecisionKey, Policy, PriorityRule, State};
-use wavelock_system::CapSummary;
+use wavelock_system::{CapSummary, KillRecord, KillRule};
 
 /// What a session has used of its cap on a lane, in words.
 pub(crate) fn cap_text(cap: &CapSummary) -> String {
@@ -38,6 +38,25 @@ pub(crate) fn throttled_by_cap(cap: &CapSummary) -> String {
         settings.budget.0,
         cap.lane.0,
         frames(settings.period_frames)
+    )
+}
+
+/// Why a budget ended a coroutine. `context` is the name of its context in the manifest.
+#[must_use]
+pub fn kill_text(kill: &KillRecord, context: Option<&str>) -> String {
+    let budget = match (kill.rule, context) {
+        (KillRule::Context, Some(name)) => format!("context `{name}`"),
+        (KillRule::Context, None) => "its context".to_owned(),
+        (KillRule::Cap, _) => "the cap of its session".to_owned(),
+    };
+    format!(
+        "{budget} allows {} cycles and it used {}, with overrun = \"end\" (frame {}, lane {}, lane \
+         clock {})",
+        kill.budget.0,
+        kill.budget.0.saturating_add(kill.overrun.0),
+        kill.frame.0,
+        kill.lane.0,
+        kill.clock.0
     )
 }
 

@@ -194,6 +194,10 @@ pub(crate) const BALANCE: Key = Key::switch(
     "balance",
     "load balancing: at a frame's end the most loaded lane gives a whole session to the least loaded; sessions with `lane` or `lanes` stay",
 );
+pub(crate) const LIVE: Key = Key::switch(
+    "live",
+    "the machine takes inputs while it runs, waits when idle, and ends when it is told to",
+);
 
 /// `[machine]`.
 pub const MACHINE: &[Key] = &[
@@ -208,6 +212,7 @@ pub const MACHINE: &[Key] = &[
     HANDOFF,
     STEAL,
     BALANCE,
+    LIVE,
 ];
 
 macro_rules! limits {

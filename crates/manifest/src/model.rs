@@ -73,6 +73,8 @@ pub struct Machine {
     pub steal: bool,
     /// Load balancing: the most loaded lane gives a session to the least loaded at a frame's end.
     pub balance: bool,
+    /// The machine takes inputs while it runs.
+    pub live: bool,
 }
 
 /// An index into [`Manifest::modules`].

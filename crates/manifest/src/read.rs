@@ -417,6 +417,7 @@ impl<'s> Reader<'s, '_> {
         let handoff = self.findings.switch(view, &keys::HANDOFF);
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
+        let live = self.findings.switch(view, &keys::LIVE);
         Machine {
             lanes,
             policy,
@@ -428,6 +429,7 @@ impl<'s> Reader<'s, '_> {
             handoff,
             steal,
             balance,
+            live,
         }
     }
 

@@ -34,6 +34,7 @@ pub fn machine_spec(read: &Read, modules: &[LoadedModule<'_>]) -> Result<Machine
         handoff: machine.handoff,
         steal: machine.steal,
         balance: machine.balance,
+        live: machine.live,
         limits: system_limits(limits),
         ..MachineSpec::new()
     };

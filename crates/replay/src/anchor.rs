@@ -142,6 +142,7 @@ impl Anchor {
                 }
             }
         }
+        archive.feed(&mut world)?;
         if missing.len() > MOST_FETCHED {
             return Ok(world);
         }

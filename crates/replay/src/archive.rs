@@ -11,12 +11,13 @@ use crate::machine::RecordedMachine;
 use crate::record::Level;
 use crate::snapshot::{SnapshotError, SnapshotPosition, check_digest};
 use crate::table::Table;
-use crate::trace::{OpenError, first_chunk};
+use crate::trace::{Ending, OpenError, ending, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
+use wavelock_abi::Frame;
 use wavelock_machine::PageSlot;
-use wavelock_system::World;
-use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader};
+use wavelock_system::{Input, World};
+use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader, read_frames};
 
 /// The location of a chunk: its offset, its header, and its length without the header.
 pub(crate) struct ChunkLocation {
@@ -35,8 +36,11 @@ pub struct Archive<R> {
     pages: Vec<ChunkLocation>,
     snapshots: Vec<ChunkLocation>,
     places: BTreeMap<usize, SnapshotPosition>,
-    /// Whether the file ends with an end chunk.
-    complete: bool,
+    /// How the run ended, if the file has its end.
+    ending: Option<Ending>,
+    /// The inputs that a live machine was given, and the first frame that is not recorded.
+    inputs: Vec<(Frame, Input)>,
+    frames_end: Frame,
     /// The snapshot that the run was resumed from.
     origin: Option<SnapshotPosition>,
 }
@@ -51,8 +55,10 @@ impl<R: Read + Seek> Archive<R> {
         let mut reader = TraceReader::new(&mut input)?;
         let (level, machine) = first_chunk(&mut reader)?;
         let mut offset = reader.offset();
-        let (mut pages, mut snapshots, mut complete, mut frames, mut begins) =
-            (Vec::new(), Vec::new(), false, false, false);
+        let (mut pages, mut snapshots, mut end_spot, mut begins) =
+            (Vec::new(), Vec::new(), None, false);
+        let (mut inputs, mut frames): (Vec<ChunkLocation>, Option<ChunkLocation>) =
+            (Vec::new(), None);
         let length = input.seek(SeekFrom::End(0)).map_err(TraceError::Io)?;
         while offset + CHUNK_HEAD as u64 <= length {
             input.seek(SeekFrom::Start(offset)).map_err(TraceError::Io)?;
@@ -67,22 +73,79 @@ impl<R: Read + Seek> Archive<R> {
             match kind {
                 ChunkKind::Pages => pages.push(spot),
                 ChunkKind::Snapshot => {
-                    begins |= !frames;
+                    begins |= frames.is_none();
                     snapshots.push(spot);
                 }
-                ChunkKind::Frames => frames = true,
-                ChunkKind::End => complete = true,
+                ChunkKind::Frames => frames = Some(spot),
+                ChunkKind::Inputs => inputs.push(spot),
+                ChunkKind::End => end_spot = Some(spot),
                 _ => {}
             }
             offset = end;
         }
+        let ending = match end_spot {
+            Some(spot) => {
+                let payload = read_spot(&mut input, &spot)?;
+                Some(ending(&payload).map_err(OpenError::Machine)?)
+            }
+            None => None,
+        };
         let places = BTreeMap::new();
-        let mut archive =
-            Self { input, level, machine, pages, snapshots, places, complete, origin: None };
+        let mut archive = Self {
+            input,
+            level,
+            machine,
+            pages,
+            snapshots,
+            places,
+            ending,
+            inputs: Vec::new(),
+            frames_end: Frame::ZERO,
+            origin: None,
+        };
+        if archive.machine.spec.live {
+            archive.read_inputs(&inputs, frames.as_ref())?;
+        }
         if begins {
             archive.origin = Some(archive.place(0)?);
         }
         Ok(archive)
+    }
+
+    /// Reads the inputs of a live machine, and how far its frames are recorded.
+    fn read_inputs(
+        &mut self,
+        inputs: &[ChunkLocation],
+        frames: Option<&ChunkLocation>,
+    ) -> Result<(), OpenError> {
+        for spot in inputs {
+            let payload = read_spot(&mut self.input, spot)?;
+            let read = crate::live::read_inputs(&payload).map_err(OpenError::Machine)?;
+            self.inputs.extend(read);
+        }
+        if let Some(spot) = frames {
+            let payload = read_spot(&mut self.input, spot)?;
+            let frames = read_frames(&payload).map_err(OpenError::Frames)?;
+            let last = frames.last().map(|frame| Frame(frame.frame.saturating_add(1)));
+            self.frames_end = last.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Gives a live machine that was made from this trace the inputs it has not taken, and lets it
+    /// run the recorded frames.
+    ///
+    /// # Errors
+    /// An input cannot be given: the trace is not the machine's.
+    pub fn feed(&self, world: &mut World) -> Result<(), OpenError> {
+        if !self.machine.spec.live {
+            return Ok(());
+        }
+        let next = world.next_frame_number();
+        let from = self.inputs.partition_point(|(frame, _)| *frame < next);
+        world.give_recorded(self.inputs[from..].iter().cloned()).map_err(OpenError::Input)?;
+        world.allow(self.frames_end);
+        Ok(())
     }
 
     /// The position of the snapshot that the run was resumed from, if it was.
@@ -94,7 +157,13 @@ impl<R: Read + Seek> Archive<R> {
     /// Whether the recording was finished, not truncated.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
-        self.complete
+        self.ending.is_some()
+    }
+
+    /// How the run ended, if the recording was finished.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
     }
 
     /// The number of snapshots.
@@ -173,6 +242,7 @@ impl<R: Read + Seek> Archive<R> {
         let wanted = table.wanted(world.memories_mut(), |_, _, slot| Some(slot))?;
         fill::fill(&mut self.input, &self.pages, &table, wanted)?;
         check_digest(&table, &outline, &mut world)?;
+        self.feed(&mut world)?;
         Ok((world, table))
     }
 

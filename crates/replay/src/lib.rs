@@ -50,6 +50,7 @@ mod certificates;
 mod compare;
 mod divergence;
 mod fill;
+mod live;
 mod machine;
 mod record;
 mod snapshot;

@@ -64,13 +64,7 @@ impl RecordedMachine {
         put_number(&mut out, self.inputs.len() as u64);
         for event in &self.inputs {
             put_number(&mut out, event.frame.0);
-            put_number(
-                &mut out,
-                match event.recipient {
-                    Recipient::All => u64::MAX,
-                    Recipient::Session(session) => u64::from(session.0),
-                },
-            );
+            put_number(&mut out, crate::live::recipient_code(event.recipient));
             put_bytes(&mut out, &event.bytes);
         }
         out

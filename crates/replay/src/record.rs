@@ -5,6 +5,7 @@
 //! No frame is ever dropped from the middle.
 
 use crate::certificates::CertificateWriter;
+use crate::live::put_inputs;
 use crate::machine::{RecordedMachine, put_bytes, put_number};
 use crate::snapshot::SnapshotWriter;
 use crate::states::{StateSpacing, StateWriter};
@@ -14,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_certify::{Certificate, Facts};
-use wavelock_system::{RunSummary, Sink, StateError, World};
+use wavelock_system::{Input, RunSummary, Sink, StateError, World};
 use wavelock_trace::{
     ChunkKind, Digest, Event, EventReader, TraceWriter, read_frames, write_frame,
 };
@@ -87,6 +88,11 @@ pub struct Recorder<'a> {
     level: Level,
     pending: Vec<u8>,
     frames: u64,
+    /// Frames after which a chunk is passed on: after each one of a live machine, so that its
+    /// trace can be read while it runs.
+    most_frames: u64,
+    /// Inputs of the frames in `pending`.
+    inputs: Vec<u8>,
     sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
     writer: Option<JoinHandle<Written>>,
     waits: u64,
@@ -142,6 +148,8 @@ impl<'a> Recorder<'a> {
             level,
             pending: Vec::new(),
             frames: 0,
+            most_frames: if machine.spec.live { 1 } else { CHUNK_FRAMES },
+            inputs: Vec::new(),
             sender: Some(sender),
             writer: Some(writer),
             waits: 0,
@@ -209,10 +217,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// State digests precede the frames after which they were made, so that a reader has them when
-    /// it finishes these frames.
+    /// it finishes these frames; inputs precede the frames that take them.
     fn flush(&mut self) {
         if let Some(states) = self.states.take() {
             self.hand_over(ChunkKind::States, states);
+        }
+        if !self.inputs.is_empty() {
+            let inputs = std::mem::take(&mut self.inputs);
+            self.hand_over(ChunkKind::Inputs, inputs);
         }
         if !self.pending.is_empty() {
             let payload = std::mem::take(&mut self.pending);
@@ -336,6 +348,13 @@ impl Sink for Recorder<'_> {
         self.inner.log(session, bytes);
     }
 
+    fn inputs(&mut self, frame: Frame, inputs: &[Input]) {
+        self.inner.inputs(frame, inputs);
+        if self.sender.is_some() {
+            put_inputs(frame, inputs, &mut self.inputs);
+        }
+    }
+
     fn frame(
         &mut self,
         frame: Frame,
@@ -354,7 +373,7 @@ impl Sink for Recorder<'_> {
             }
         }
         self.frames += 1;
-        if self.pending.len() >= CHUNK_BYTES || self.frames >= CHUNK_FRAMES {
+        if self.pending.len() >= CHUNK_BYTES || self.frames >= self.most_frames {
             self.flush();
         }
     }

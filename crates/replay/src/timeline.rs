@@ -394,6 +394,15 @@ impl<R: Read + Seek> Timeline<R> {
     /// Runs one stage that is not a step. The events of a frame are reported before its log is
     /// cleared.
     fn advance(&mut self) -> Result<(), TimelineError> {
+        let end = self.archive.ending().filter(|ending| ending.was_interrupted());
+        let ended = self.world.frame().0 + 1;
+        if self.world.stage() == Stage::Boundary
+            && self.world.next_frame_number() > Frame::ZERO
+            && end.is_some_and(|ending| ending.frames <= ended)
+        {
+            self.world.suspend();
+            return Ok(());
+        }
         let mut ended = EndedFrame {
             lanes: Vec::new(),
             boundary: None,
@@ -450,7 +459,9 @@ fn beginning<R: Read + Seek>(
     let machine = &archive.machine;
     let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true)
         .map_err(TimelineError::Load)?;
-    Ok((loaded.world, None))
+    let mut world = loaded.world;
+    archive.feed(&mut world).map_err(TimelineError::Open)?;
+    Ok((world, None))
 }
 
 /// The machine in the state of a snapshot, and the base for anchors after it.

@@ -1,6 +1,7 @@
 //! Sequential reader of a trace: its machine, its frames and snapshots one chunk at a time, and its
 //! end if it has one. Elsewhere: random access (`archive`).
 
+use crate::live::read_inputs;
 use crate::machine::{MachineError, Reader, RecordedMachine};
 use crate::record::Level;
 use crate::snapshot::{PageChunk, Snapshot, SnapshotError};
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
+use wavelock_abi::Frame;
+use wavelock_system::{GiveError, Input, SessionOutcome};
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
 /// Why a trace without an end chunk is incomplete.
@@ -27,6 +30,8 @@ pub enum OpenError {
     Snapshot(SnapshotError),
     /// State digests in it.
     States(StatesError),
+    /// An input in it.
+    Input(GiveError),
     /// It does not start with a machine.
     NoMachine,
     /// Bytes follow its end.
@@ -49,6 +54,7 @@ impl fmt::Display for OpenError {
             Self::Frames(error) => error.fmt(f),
             Self::Snapshot(error) => error.fmt(f),
             Self::States(error) => error.fmt(f),
+            Self::Input(error) => error.fmt(f),
             Self::NoMachine => {
                 write!(
                     f,
@@ -89,6 +95,21 @@ pub struct Ending {
     pub sessions: Vec<(String, u64, i32, Digest)>,
 }
 
+impl Ending {
+    /// Whether the run was stopped at a boundary, without an outcome.
+    #[must_use]
+    pub const fn was_interrupted(&self) -> bool {
+        self.outcome == u64::MAX
+    }
+
+    /// Whether the run could have gone on: it was stopped, or its frame limit ended it.
+    #[must_use]
+    pub fn can_continue(&self) -> bool {
+        let is_running = |outcome: u64| outcome == SessionOutcome::Running as u64;
+        self.was_interrupted() || self.sessions.iter().any(|(_, outcome, ..)| is_running(*outcome))
+    }
+}
+
 /// The next part of a trace.
 #[derive(Debug)]
 pub enum Frames {
@@ -105,6 +126,7 @@ pub(crate) enum Part {
     Frames(Vec<u8>),
     Snapshot(Box<Snapshot>),
     States(Vec<StateRecord>),
+    Inputs(Vec<(Frame, Input)>),
     End(Ending),
     Missing(Option<TraceError>),
 }
@@ -176,6 +198,9 @@ impl<R: Read> Trace<R> {
                 Ok(Some((ChunkKind::States, payload))) => {
                     return read_states(&payload).map(Part::States).map_err(OpenError::States);
                 }
+                Ok(Some((ChunkKind::Inputs, payload))) => {
+                    return read_inputs(&payload).map(Part::Inputs).map_err(OpenError::Machine);
+                }
                 Ok(Some((ChunkKind::Snapshot, table))) => {
                     return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found)));
                 }
@@ -212,7 +237,7 @@ impl<R: Read> Trace<R> {
                 Part::Frames(payload) => return Ok(Frames::Some(payload)),
                 Part::End(ending) => return Ok(Frames::End(ending)),
                 Part::Missing(reason) => return Ok(Frames::Missing(reason)),
-                Part::Snapshot(_) | Part::States(_) => {}
+                Part::Snapshot(_) | Part::States(_) | Part::Inputs(_) => {}
             }
         }
     }
@@ -250,7 +275,7 @@ pub(crate) fn nothing_after<R: Read>(reader: &mut TraceReader<R>) -> Result<(), 
     }
 }
 
-fn ending(payload: &[u8]) -> Result<Ending, MachineError> {
+pub(crate) fn ending(payload: &[u8]) -> Result<Ending, MachineError> {
     let mut input = Reader { bytes: payload, offset: 0 };
     let outcome = input.number()?;
     let digest = read_digest(&mut input)?;

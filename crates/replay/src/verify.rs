@@ -12,7 +12,7 @@ use std::io::Read;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_machine::MemoryAddress;
 use wavelock_system::{
-    HostFailure, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, UnreadInput, World,
+    HostFailure, Input, LoadError, RunSummary, STATE_PAGE_BYTES, Sink, Stage, UnreadInput, World,
 };
 use wavelock_trace::{Digest, Event, EventError, EventReader, FrameRecord, read_frames};
 use wavelock_waves::{StartError, Waves};
@@ -71,6 +71,8 @@ struct Comparison<'a, R> {
     error: Option<OpenError>,
     snapshot: Option<Box<Snapshot>>,
     states: VecDeque<StateRecord>,
+    /// Inputs that were read and not given yet, of a live machine.
+    inputs: Vec<(Frame, Input)>,
     /// A page whose hash differs: the next snapshot has its bytes. Until there the run is not
     /// compared.
     page: Option<(SessionId, MemoryAddress, u32)>,
@@ -122,7 +124,13 @@ impl OwnedFrame {
         let begins = |had: &Occurrence| {
             matches!(
                 had.event(),
-                Some(Event::FrameStart { .. } | Event::Sample { .. } | Event::Jump { .. })
+                Some(
+                    Event::FrameStart { .. }
+                        | Event::Sample { .. }
+                        | Event::InputEnd { .. }
+                        | Event::Stop { .. }
+                        | Event::Jump { .. }
+                )
             )
         };
         match outside {
@@ -187,11 +195,13 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
         error: None,
         snapshot: None,
         states: VecDeque::new(),
+        inputs: Vec::new(),
         page: None,
         steps: 0,
         equal: 0,
         divergence: None,
     };
+    comparison.feed(waves.world_mut());
     while waves.round(&mut comparison).map_err(VerifyError::Host)? != wavelock_waves::Round::Over {
         if comparison.is_over() && comparison.page.is_none() {
             break;
@@ -199,7 +209,8 @@ pub fn verify<R: Read>(mut trace: Trace<R>, workers: usize) -> Result<Verified, 
     }
     let summary = waves.world_mut().summary();
     let unread = waves.world_mut().unread_input();
-    let finished = waves.world().outcome().is_some();
+    let finished = waves.world().stage() == Stage::Over;
+    comparison.check_waiting(waves.world());
     comparison.check_end(finished, &summary);
     if let Some(error) = comparison.error {
         return Err(VerifyError::Open(error));
@@ -232,6 +243,7 @@ impl<R: Read> Comparison<'_, R> {
         match self.trace.next_part() {
             Ok(Part::Snapshot(snapshot)) => self.snapshot = Some(snapshot),
             Ok(Part::States(records)) => self.states.extend(records),
+            Ok(Part::Inputs(inputs)) => self.inputs.extend(inputs),
             Ok(Part::Frames(payload)) => match read_frames(&payload) {
                 Ok(frames) => self.expected.extend(frames.iter().map(OwnedFrame::of)),
                 Err(error) => self.error = Some(OpenError::Frames(error)),
@@ -242,6 +254,39 @@ impl<R: Read> Comparison<'_, R> {
                 self.missing = Some(reason);
             }
             Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Gives a live machine the inputs of the next recorded frames, and lets it run up to them.
+    fn feed(&mut self, world: &mut World) {
+        if !world.spec().live {
+            return;
+        }
+        while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
+            self.read_on();
+        }
+        let next = world.next_frame_number().0;
+        if let Err(error) = world.give_recorded(std::mem::take(&mut self.inputs)) {
+            let found = error.to_string();
+            self.divergence.get_or_insert_with(|| Divergence::plain(next, "an input", &found));
+        }
+        if let Some(last) = self.expected.back() {
+            world.allow(Frame(last.frame.saturating_add(1)));
+        }
+    }
+
+    /// A live machine that waits has run every recorded frame, and the recorded run had not ended.
+    fn check_waiting(&mut self, world: &World) {
+        if world.stage() != Stage::Waiting || self.is_over() {
+            return;
+        }
+        let frame = world.next_frame_number().0;
+        if let Some(expected) = self.expected.pop_front() {
+            let recorded = format!("frame {}", expected.frame);
+            let found = "no frame: nothing happens in it";
+            self.divergence = Some(Divergence::plain(expected.frame, &recorded, found));
+        } else if self.ending.as_ref().is_some_and(|ending| ending.outcome != u64::MAX) {
+            self.divergence = Some(Divergence::plain(frame, "the end of the run", "it goes on"));
         }
     }
 
@@ -341,6 +386,10 @@ impl<R: Read> Comparison<'_, R> {
                     }
                 }
                 // Errors here come after the difference found, so they are ignored.
+                Ok(Part::Inputs(inputs)) => {
+                    self.inputs.extend(inputs);
+                    self.page = Some((session, memory, page));
+                }
                 Ok(Part::Snapshot(_) | Part::End(_) | Part::Missing(_)) | Err(_) => {}
             }
         }
@@ -393,7 +442,7 @@ impl<R: Read> Sink for Comparison<'_, R> {
         self.steps = world.steps();
         if self.page.is_some() {
             self.look_for_bytes(world);
-            return;
+            return self.feed(world);
         }
         self.compare_record(world);
         while self.expected.is_empty() && self.ending.is_none() && !self.is_over() {
@@ -403,6 +452,12 @@ impl<R: Read> Sink for Comparison<'_, R> {
                 self.compare_state(&snapshot, world);
             }
         }
+        // The recorded run was stopped at this boundary.
+        if self.expected.is_empty() && self.ending.as_ref().is_some_and(Ending::was_interrupted) {
+            world.suspend();
+            return;
+        }
+        self.feed(world);
     }
 
     fn frame(

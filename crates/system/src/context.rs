@@ -37,8 +37,8 @@ const PARAMETER_BYTES: u32 = 48;
 /// A request of a lane's kernel, to be served before the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
-    /// End a coroutine whose context was used up.
-    End(Tag),
+    /// End a coroutine whose context was used up, by this much too far.
+    Kill { holder: Tag, context: ContextRef, overrun: Cycles },
     /// Notify a timeout channel, as [`Group::set_timeout`] packed it.
     Notify(u64),
 }
@@ -107,8 +107,13 @@ impl LaneState {
                     requests.push(Request::Notify(channel));
                     Event::Notify { context }
                 }
-                ContextEventKind::End => {
-                    requests.extend(event.holder.map(Request::End));
+                ContextEventKind::End { overrun } => {
+                    let context = event.context;
+                    requests.extend(event.holder.map(|holder| Request::Kill {
+                        holder,
+                        context,
+                        overrun,
+                    }));
                     return;
                 }
                 ContextEventKind::Donated { depth } => {
@@ -134,15 +139,10 @@ impl Group {
         let mut requests = core::mem::take(&mut self.lanes[lane].requests);
         for request in requests.drain(..) {
             match request {
-                Request::End(tag) => {
-                    let at = TaskIndex {
-                        session: self.local[SessionId(tag.session())],
-                        slot: tag.slot(),
-                    };
-                    let state = &self.sessions[at.session];
-                    if state.ended.is_none() && state.tasks.is_live(at.slot) {
-                        self.cancel_task(lane, at);
-                    }
+                Request::Kill { holder, context, overrun } => {
+                    let session = self.local[SessionId(holder.session())];
+                    let at = TaskIndex { session, slot: holder.slot() };
+                    self.kill_by_context(lane, at, context, overrun);
                 }
                 Request::Notify(channel) => self.notify(lane, channel),
             }

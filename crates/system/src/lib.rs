@@ -78,6 +78,7 @@ mod cap;
 mod context;
 mod ending;
 mod host;
+mod kill;
 mod wasi;
 
 mod boundary;
@@ -108,6 +109,7 @@ pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
+pub use kill::{KillRecord, KillRule};
 pub use live::{
     GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,
     MOST_WAITING_INPUTS,

@@ -21,7 +21,7 @@ use wavelock_abi::{Frame, SessionId};
 pub const MOST_INPUT_BYTES: u64 = 16 << 20;
 
 /// Bytes of the inputs that wait for their frames.
-pub const MOST_WAITING_BYTES: u64 = 64 << 20;
+pub const MOST_WAITING_BYTES: u64 = 32 << 20;
 
 /// Inputs that wait for their frames.
 pub const MOST_WAITING_INPUTS: usize = 1 << 20;
@@ -146,6 +146,38 @@ impl World {
     /// # Errors
     /// See [`GiveError`]; nothing has changed then.
     pub fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), GiveError> {
+        self.check_input(frame, &input)?;
+        let (inputs, bytes) = (self.inputs.len(), self.waiting_bytes);
+        if bytes + input.size() > MOST_WAITING_BYTES || inputs >= MOST_WAITING_INPUTS {
+            return Err(GiveError::Full { inputs: inputs as u64, bytes });
+        }
+        self.enqueue(frame, input);
+        Ok(())
+    }
+
+    /// Gives a live machine the inputs of a recorded run, or of the rest of one, in their order;
+    /// any number of them may wait for their frames.
+    ///
+    /// # Errors
+    /// See [`GiveError`]; what comes before the refused input was given.
+    pub fn give_recorded(
+        &mut self,
+        inputs: impl IntoIterator<Item = (Frame, Input)>,
+    ) -> Result<(), GiveError> {
+        inputs.into_iter().try_for_each(|(frame, input)| {
+            self.check_input(frame, &input)?;
+            self.enqueue(frame, input);
+            Ok(())
+        })
+    }
+
+    fn enqueue(&mut self, frame: Frame, input: Input) {
+        self.waiting_bytes += input.size();
+        let at = self.inputs.partition_point(|given| given.frame <= frame);
+        self.inputs.insert(at, Given { frame, input });
+    }
+
+    fn check_input(&self, frame: Frame, input: &Input) -> Result<(), GiveError> {
         let (next, last) = (self.open_frame()?, self.last_frame());
         if frame < next {
             return Err(GiveError::Past { frame: frame.0, next: next.0 });
@@ -162,14 +194,6 @@ impl World {
         if found > MOST_INPUT_BYTES {
             return Err(GiveError::TooLarge { found });
         }
-        let bytes = self.waiting_bytes + found;
-        if bytes > MOST_WAITING_BYTES || self.inputs.len() >= MOST_WAITING_INPUTS {
-            let inputs = self.inputs.len() as u64;
-            return Err(GiveError::Full { inputs, bytes: self.waiting_bytes });
-        }
-        self.waiting_bytes = bytes;
-        let at = self.inputs.partition_point(|given| given.frame <= frame);
-        self.inputs.insert(at, Given { frame, input });
         Ok(())
     }
 
@@ -180,7 +204,7 @@ impl World {
     pub fn open_frame(&self) -> Result<Frame, GiveError> {
         match self.phase {
             _ if !self.spec.live => Err(GiveError::NotLive),
-            Phase::Done(_) => Err(GiveError::Over),
+            Phase::Done(_) | Phase::Suspended => Err(GiveError::Over),
             Phase::Boundary => Ok(self.progress.frame),
             Phase::Frame | Phase::Wave(_) => Ok(Frame(self.frame().0 + 1)),
         }

@@ -1,6 +1,7 @@
 //! The summary of a run: plain numbers for the command line to print.
 
 use crate::input::UnreadInput;
+use crate::kill::{KillRecord, context_name};
 use crate::session::{FaultRecord, SessionOutcome};
 use crate::world::{RunOutcome, World};
 use alloc::string::String;
@@ -63,6 +64,10 @@ pub struct SessionSummary {
     pub log_dropped: u64,
     /// Its first faults.
     pub faults: Vec<FaultRecord>,
+    /// Coroutines that a budget ended.
+    pub killed: u64,
+    /// The first of them, with the names of their contexts.
+    pub kills: Vec<(KillRecord, Option<String>)>,
 }
 
 /// A run.
@@ -132,10 +137,14 @@ impl World {
         let deadlocked = self.deadlock.is_some();
         let state = self.session_ref(id);
         let outcome = state.ended.unwrap_or_else(|| match state.verdict() {
-            SessionOutcome::Faulted => SessionOutcome::Faulted,
+            found @ (SessionOutcome::Faulted | SessionOutcome::Killed) => found,
             _ if deadlocked => SessionOutcome::Deadlock,
             _ => SessionOutcome::Running,
         });
+        let kills =
+            state.kills.records.iter().map(|kill| {
+                (kill.clone(), context_name(state.capabilities.as_deref(), kill.handle))
+            });
         SessionSummary {
             name: state.name.clone(),
             outcome,
@@ -150,6 +159,8 @@ impl World {
             messages: state.messages,
             log_dropped: state.log_dropped,
             faults: state.faults.clone(),
+            killed: state.kills.count,
+            kills: kills.collect(),
         }
     }
 }

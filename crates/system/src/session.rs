@@ -7,6 +7,7 @@ use crate::authority::Capabilities;
 use crate::call::Calls;
 use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
+use crate::kill::Kills;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
 use crate::task::{EndStatus, TaskTable};
@@ -33,13 +34,27 @@ pub enum SessionOutcome {
     Running = 2,
     /// It waits for an event that can never happen.
     Deadlock = 3,
+    /// A budget's overrun policy ended its first coroutine, or one that was never joined.
+    Killed = 4,
+    /// Another of its coroutines canceled the first one.
+    Canceled = 5,
 }
 
 impl SessionOutcome {
+    /// All of them, by their numbers.
+    pub const ALL: &'static [Self] = &[
+        Self::Finished,
+        Self::Faulted,
+        Self::Running,
+        Self::Deadlock,
+        Self::Killed,
+        Self::Canceled,
+    ];
+
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["finished", "faulted", "running", "deadlock"][self as usize]
+        ["finished", "faulted", "running", "deadlocked", "killed", "canceled"][self as usize]
     }
 }
 
@@ -137,6 +152,7 @@ pub(crate) struct SessionState {
     pub(crate) ended: Option<SessionOutcome>,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
+    pub(crate) kills: Kills,
     /// Its capabilities, if the manifest grants it any.
     pub(crate) capabilities: Option<Box<Capabilities>>,
     /// Its calls, if its module can call or be called.
@@ -189,10 +205,14 @@ impl SessionState {
         }
     }
 
-    /// The outcome of a session whose coroutines have all ended (semantics 11).
+    /// The outcome of a session whose coroutines have all ended (semantics 11, 70, 71).
     pub(crate) fn verdict(&self) -> SessionOutcome {
         if self.first_faulted || self.tasks.unjoined_faults > 0 {
             SessionOutcome::Faulted
+        } else if self.kills.first || self.tasks.unjoined_kills > 0 {
+            SessionOutcome::Killed
+        } else if self.tasks.is_first_canceled() && !self.exiting {
+            SessionOutcome::Canceled
         } else {
             SessionOutcome::Finished
         }
@@ -226,7 +246,7 @@ impl SessionState {
         match status {
             EndStatus::Finished => 0,
             EndStatus::Faulted => wavelock_abi::Errno::Faulted.code(),
-            EndStatus::Canceled => wavelock_abi::Errno::Canceled.code(),
+            EndStatus::Canceled | EndStatus::Killed => wavelock_abi::Errno::Canceled.code(),
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) enum EndStatus {
     Faulted = 1,
     /// Another coroutine canceled it, or its session ended.
     Canceled = 2,
+    /// A budget's overrun policy ended it.
+    Killed = 3,
 }
 
 /// The state of a coroutine's wait. What it waits for is its pending host call.
@@ -202,6 +204,8 @@ pub(crate) struct TaskTable {
     pub(crate) faulted: u64,
     /// Coroutines that faulted and were not joined.
     pub(crate) unjoined_faults: u64,
+    /// Coroutines that were killed and were not joined.
+    pub(crate) unjoined_kills: u64,
 }
 
 /// What a guest's reference names.
@@ -229,6 +233,7 @@ impl TaskTable {
             finished: 0,
             faulted: 0,
             unjoined_faults: 0,
+            unjoined_kills: 0,
         }
     }
 
@@ -575,6 +580,7 @@ impl TaskTable {
                 self.unjoined_faults += 1;
             }
             EndStatus::Canceled => {}
+            EndStatus::Killed => self.unjoined_kills += 1,
         }
         if entry.detached {
             self.release(slot);
@@ -595,8 +601,8 @@ impl TaskTable {
 
     /// A join has read the result: the slot is free for another generation.
     pub(crate) fn joined(&mut self, slot: u32) {
-        if let State::Ended { status: EndStatus::Faulted, .. } = self.entries[slot as usize].state {
-            self.unjoined_faults -= 1;
+        if let State::Ended { status, .. } = self.entries[slot as usize].state {
+            self.handled(status);
         }
         self.release(slot);
     }
@@ -605,10 +611,33 @@ impl TaskTable {
     /// already.
     pub(crate) fn joined_at_end(&mut self, reference: CoroutineRef, status: EndStatus) {
         match self.named(reference) {
-            Named::Stale if status == EndStatus::Faulted => self.unjoined_faults -= 1,
-            Named::Stale => {}
+            Named::Stale => self.handled(status),
             _ => self.joined(reference.slot),
         }
+    }
+
+    /// A join has read how a coroutine ended.
+    const fn handled(&mut self, status: EndStatus) {
+        match status {
+            EndStatus::Faulted => self.unjoined_faults -= 1,
+            EndStatus::Killed => self.unjoined_kills -= 1,
+            EndStatus::Finished | EndStatus::Canceled => {}
+        }
+    }
+
+    /// Whether the session's first coroutine was canceled and not joined.
+    pub(crate) fn is_first_canceled(&self) -> bool {
+        self.entries.first().is_some_and(|entry| {
+            entry.generation == 0
+                && matches!(entry.state, State::Ended { status: EndStatus::Canceled, .. })
+        })
+    }
+
+    /// Entries of coroutines that were killed and not joined.
+    pub(crate) fn kills_not_joined(&self) -> u64 {
+        let killed =
+            |entry: &&Entry| matches!(entry.state, State::Ended { status: EndStatus::Killed, .. });
+        self.entries.iter().filter(killed).count() as u64
     }
 
     /// No join will read its result.
@@ -635,8 +664,17 @@ impl TaskTable {
 
     /// The session is over: releases every slot and its memory. The totals stay.
     pub(crate) fn clear(&mut self) {
-        let Self { peak, published, finished, faulted, unjoined_faults, .. } = *self;
-        *self = Self { peak, published, finished, faulted, unjoined_faults, ..Self::new() };
+        let Self { peak, published, finished, faulted, unjoined_faults, unjoined_kills, .. } =
+            *self;
+        *self = Self {
+            peak,
+            published,
+            finished,
+            faulted,
+            unjoined_faults,
+            unjoined_kills,
+            ..Self::new()
+        };
     }
 }
 

@@ -48,13 +48,19 @@ pub enum RunOutcome {
     Faulted = 3,
     /// A live machine was told to end before its sessions did.
     Stopped = 4,
+    /// A budget's overrun policy ended a session.
+    Killed = 5,
 }
 
 impl RunOutcome {
+    /// All of them, by their numbers.
+    pub const ALL: &'static [Self] =
+        &[Self::Finished, Self::Frames, Self::Deadlock, Self::Faulted, Self::Stopped, Self::Killed];
+
     /// The word of the command line's JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["finished", "frames", "deadlock", "faulted", "stopped"][self as usize]
+        ["finished", "frames", "deadlocked", "faulted", "stopped", "killed"][self as usize]
     }
 }
 
@@ -94,8 +100,8 @@ pub trait Sink {
     }
     /// The costs of the frame, if the world keeps costs; comes right after [`Sink::frame`].
     fn costs(&mut self, _costs: &FrameCosts) {}
-    /// Between two frames, after the last one has left: the point for a snapshot. Not called after
-    /// the last frame.
+    /// Between two frames, after the last one has left: the point for a snapshot, and for
+    /// [`World::suspend`]. Not called after the last frame.
     fn boundary(&mut self, _world: &mut World) {}
 }
 
@@ -113,6 +119,8 @@ pub(crate) enum Phase {
     Frame,
     /// A wave is open; the number is the lane that steps next in canonical one-step order.
     Wave(usize),
+    /// The run was suspended at a boundary: it has no outcome.
+    Suspended,
     /// The run is over.
     Done(RunOutcome),
 }
@@ -176,6 +184,8 @@ pub struct World {
     /// Boundary events of this frame.
     pub(crate) boundary: Vec<u8>,
     pub(crate) deadlock: Option<Deadlock>,
+    /// If the frame limit ended the run: the digest without the outcome, and the next frame.
+    pub(crate) before_end: Option<(Digest, Frame)>,
     /// Set while costs are kept in detail.
     pub(crate) wave_profile: Option<Box<WaveProfile>>,
     /// Most coroutines at once in this frame.
@@ -251,8 +261,10 @@ impl World {
         loop {
             let was_boundary = self.phase == Phase::Boundary;
             let stage = self.advance(sink)?;
-            if self.phase == Phase::Boundary && !was_boundary {
+            if stage.is_boundary() && !was_boundary {
+                // The sink may let the machine run on.
                 sink.boundary(self);
+                continue;
             }
             match stage {
                 Stage::Over | Stage::Waiting => return Ok(false),
@@ -272,7 +284,7 @@ impl World {
             return Err(HostFailure::Kernel(refusal));
         }
         match self.phase {
-            Phase::Done(_) | Phase::Wave(_) => {}
+            Phase::Done(_) | Phase::Suspended | Phase::Wave(_) => {}
             Phase::Boundary if self.spec.live => self.begin_due_frame(sink),
             Phase::Boundary if self.progress.frame >= self.until => {}
             Phase::Boundary => self.begin_frame(sink),
@@ -471,6 +483,7 @@ impl World {
             return self.end(sink, if all { RunOutcome::Finished } else { RunOutcome::Stopped });
         }
         if self.frame() >= last {
+            self.before_end = Some((Digest::of(&[]), next));
             return self.end(sink, RunOutcome::Frames);
         }
         if self.spec.balance {
@@ -548,19 +561,28 @@ impl World {
         }
     }
 
-    /// Ends the run. Its outcome is the first that holds: faulted, deadlock, frames, finished
-    /// (semantics 11).
+    /// Ends the run. Its outcome is the first that holds: faulted, killed, deadlock, frames,
+    /// finished (semantics 11, 70).
     fn end(&mut self, sink: &mut dyn Sink, outcome: RunOutcome) {
-        let is_faulted = self.session_ids().any(|session| {
-            let state = self.session_ref(session);
-            state.ended.unwrap_or_else(|| state.verdict()) == SessionOutcome::Faulted
-        });
+        let has = |wanted: SessionOutcome| {
+            self.session_ids().any(|session| {
+                let state = self.session_ref(session);
+                state.ended.unwrap_or_else(|| state.verdict()) == wanted
+            })
+        };
+        let (is_faulted, is_killed) = (has(SessionOutcome::Faulted), has(SessionOutcome::Killed));
         if let Some(deadlock) = &self.deadlock {
             let waiting = deadlock.waiting.len() as u64;
             self.emit(&Event::Deadlock { waiting });
         }
         self.frame_sync(sink, !matches!(outcome, RunOutcome::Frames | RunOutcome::Stopped));
-        let outcome = if is_faulted { RunOutcome::Faulted } else { outcome };
+        let outcome = match outcome {
+            _ if is_faulted => RunOutcome::Faulted,
+            _ if is_killed => RunOutcome::Killed,
+            outcome => outcome,
+        };
+        let digest = self.digest();
+        self.before_end.iter_mut().for_each(|before| before.0 = digest);
         self.digest.outcome(&Event::Outcome { outcome: outcome as u64 });
         self.phase = Phase::Done(outcome);
     }
@@ -638,7 +660,7 @@ impl World {
             Phase::Boundary => Stage::Boundary,
             Phase::Frame => Stage::Frame,
             Phase::Wave(_) => Stage::Wave,
-            Phase::Done(_) => Stage::Over,
+            Phase::Done(_) | Phase::Suspended => Stage::Over,
         }
     }
 

@@ -171,11 +171,11 @@ fn what_cannot_be_given_is_refused_with_the_numbers() {
         world.give(Input::Bytes { to: Recipient::All, bytes }),
         Err(GiveError::TooLarge { found: MOST_INPUT_BYTES + 1 })
     );
-    for _ in 0..4 {
+    for _ in 0..2 {
         let bytes = vec![0; MOST_INPUT_BYTES as usize].into_boxed_slice();
         assert!(world.give_at(Frame(90), Input::Bytes { to: Recipient::All, bytes }).is_ok());
     }
-    let full = GiveError::Full { inputs: 4, bytes: 4 * MOST_INPUT_BYTES };
+    let full = GiveError::Full { inputs: 2, bytes: 2 * MOST_INPUT_BYTES };
     let one = Input::Bytes { to: Recipient::All, bytes: [0].into() };
     assert_eq!(world.give(one), Err(full));
     assert_eq!(world.give(Input::End { to: Recipient::All }), Ok(Frame(0)), "it has no bytes");

@@ -55,6 +55,7 @@ kinds! {
     Pages = 6, "parts of machine states, which snapshots refer to by chunk number";
     Snapshot = 7, "the position and content of a machine state, outside every digest";
     States = 8, "hashes of the machine's states between frames, outside every digest of the run";
+    Inputs = 9, "inputs that a live machine was given, by frame; before the chunk with those frames";
 }
 
 /// Why bytes are not a valid trace.

@@ -357,6 +357,7 @@ events! {
     Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";
     OutOfRange = 50 { session: number, slot: number, operation: number, found: number, most: number }, "an operation on time got a number that it does not accept: which operation, the number's bits, and the largest it accepts; the refusal follows";
     Handoff = 51 { session: number, slot: number, from: number, to_session: number, to_slot: number, to: number, step: number, reason: number }, "a receiver is preferred for a message from another lane: the sender and its lane, the receiver and its lane, that lane's steps so far, and how the message came (0 sent, 1 its sender waited for room)";
+    Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
 }

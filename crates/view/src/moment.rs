@@ -296,6 +296,7 @@ fn after_end(events: &[Event<'_>], overhead: u64) -> usize {
         Event::End { .. }
         | Event::SessionEnd { .. }
         | Event::Close { .. }
+        | Event::Kill { .. }
         | Event::Cancel { .. } => true,
         _ => false,
     };

@@ -44,7 +44,7 @@ pub fn describe(
             format!("created channel {index} with capacity {capacity}")
         }
         Event::End { session: id, slot, status, value } => {
-            let how = ["finished", "faulted", "canceled"]
+            let how = ["finished", "faulted", "canceled", "killed"]
                 .get(status as usize)
                 .copied()
                 .unwrap_or("ended");
@@ -62,6 +62,12 @@ pub fn describe(
         }
         Event::Unpark { session: id, slot } => format!("unparked {}/{slot}", session(id)),
         Event::Cancel { session: id, slot } => format!("canceled {}/{slot}", session(id)),
+        Event::Kill { session: id, slot, rule, budget, overrun } => format!(
+            "killed {}/{slot}: it used {} of the {budget} cycles of its {}",
+            session(id),
+            budget.saturating_add(overrun),
+            if rule == 0 { "context" } else { "session's cap" },
+        ),
         Event::Output { session: id, bytes } => format!("{} wrote {}", session(id), excerpt(bytes)),
         Event::Input { session: id, length } => {
             format!("{} took {length} bytes of input", session(id))
@@ -137,9 +143,10 @@ pub fn describe(
 }
 
 /// Outcomes of machines, by their numbers in the trace.
-pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlock", "faulted", "stopped"];
+pub const OUTCOMES: &[&str] = &["finished", "frames", "deadlocked", "faulted", "stopped", "killed"];
 /// Outcomes of sessions, by their numbers in the trace.
-pub const SESSION_OUTCOMES: &[&str] = &["finished", "faulted", "running", "deadlock"];
+pub const SESSION_OUTCOMES: &[&str] =
+    &["finished", "faulted", "running", "deadlocked", "killed", "canceled"];
 
 fn word(words: &'static [&'static str], number: u64) -> &'static str {
     usize::try_from(number)

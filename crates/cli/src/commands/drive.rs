@@ -3,13 +3,17 @@
 
 use super::costs::Collector;
 use super::emit_json;
+use super::files::reserve;
+use super::interrupt::Interrupt;
 use super::memory::MemoryGuard;
+use super::snapshot::overwrite;
 use super::streams::Streams;
 use super::summary;
 use crate::arguments::{OutputMode, RecordArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::manifest::grouped;
 use crate::report::{Report, Telemetry};
 use std::fs::File;
 use std::io::Write;
@@ -63,6 +67,8 @@ impl Driven<'_> {
         // The streams already receive what the recorder would forward.
         let mut nowhere = ();
         let mut streams = Streams::new(json, world.spec(), output, collector)?;
+        streams.interrupt = Interrupt::install();
+        let kept = recording.snapshot.as_deref().map(reserve).transpose()?;
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;
             if resumed {
@@ -114,17 +120,30 @@ impl Driven<'_> {
         for failure in &failures {
             let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
         }
+        if let (Some((file, is_new)), Some(path), Some(machine)) =
+            (kept, recording.snapshot.as_deref(), machine)
+        {
+            let written = keep(world, machine, path, file, is_new);
+            if let Err(failure) = written {
+                let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));
+                failures.push(failure);
+            }
+        }
         Ok(exit_of(outcome, !failures.is_empty()))
     }
 }
 
 /// The exit code of a run; `failed` if one of its files could not be written.
-const fn exit_of(outcome: RunOutcome, failed: bool) -> Exit {
+const fn exit_of(outcome: Option<RunOutcome>, failed: bool) -> Exit {
     match outcome {
-        RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped if failed => Exit::Host,
-        RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped => Exit::Done,
-        RunOutcome::Deadlock => Exit::Deadlock,
-        RunOutcome::Faulted => Exit::Faulted,
+        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) | None if failed => {
+            Exit::Host
+        }
+        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) => Exit::Done,
+        Some(RunOutcome::Deadlock) => Exit::Deadlock,
+        Some(RunOutcome::Faulted) => Exit::Faulted,
+        Some(RunOutcome::Killed) => Exit::Killed,
+        None => Exit::Interrupted,
     }
 }
 
@@ -147,6 +166,36 @@ fn record<'a>(
         Some(every) => recorder.with_states(StateSpacing::Every(every)),
         None => recorder,
     })
+}
+
+/// Writes the state of a run that could go on; a run that is over has none.
+fn keep(
+    world: &mut World,
+    mut machine: RecordedMachine,
+    path: &Path,
+    file: File,
+    is_new: bool,
+) -> Result<(), Failure> {
+    let shown = path.display();
+    if world.outcome().is_some() && !world.reopen() {
+        if is_new {
+            let _ = std::fs::remove_file(path);
+        }
+        let _ = writeln!(
+            anstream::stderr(),
+            "note: the run is over and cannot go on, so no snapshot was written to `{shown}`"
+        );
+        return Ok(());
+    }
+    machine.spec = world.spec().clone();
+    let (head, _) =
+        overwrite(file, &machine, world).map_err(|error| Failure::file("write", path, &error))?;
+    let _ = writeln!(
+        anstream::stderr(),
+        "snapshot before frame {}: `wavelock resume {shown}` goes on from there",
+        grouped(head.frame.0)
+    );
+    Ok(())
 }
 
 /// Finishes a trace. Warns if the run had to wait for a slow disk; a failed write is a failure.
@@ -206,18 +255,19 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
     }
 }
 
-/// Runs rounds until the run ends. `None` if the reader of its output closed the pipe and nothing
-/// else is to be produced.
+/// Runs rounds until the run ends or Ctrl-C stops it. `None` if the reader of its output closed the
+/// pipe and nothing else is to be produced.
 fn drive(
     waves: &mut Waves,
     streams: &mut Streams<'_>,
     mut memory: MemoryGuard,
-) -> Result<Option<RunOutcome>, Failure> {
+) -> Result<Option<Option<RunOutcome>>, Failure> {
     // A full trace contains the certificate of every wave, so waves are certified on one worker
     // too.
     if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
         waves.certify_always();
     }
+    let mut told = false;
     loop {
         let round = waves
             .round(streams)
@@ -230,10 +280,14 @@ fn drive(
         streams.after_round(world.frame().0, world.steps())?;
         memory.look()?;
         if round == Round::Over {
-            return Ok(Some(waves.world().outcome().unwrap_or(RunOutcome::Finished)));
+            return Ok(Some(waves.world().outcome()));
         }
         if streams.is_unwanted() {
             return Ok(None);
+        }
+        if streams.interrupt.is_set() && !told {
+            told = true;
+            streams.note("ending at the next frame boundary; Ctrl-C again ends at once");
         }
     }
 }

@@ -261,6 +261,14 @@ fn same_run(
 
 fn load<R>(trace: &Trace<R>, path: &Path) -> Result<World, Failure> {
     let machine = &trace.machine;
+    if machine.spec.live {
+        let message = format!(
+            "`{}` is the trace of a live machine: this export runs the machine again, which is not \
+             possible yet; `--format perfetto` of a trace recorded with `--level full` does not run it",
+            path.display()
+        );
+        return Err(Failure::new(Exit::Refused, message));
+    }
     let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true);
     Ok(loaded.map_err(|error| refuse_recorded(path, &error))?.world)
 }

@@ -7,7 +7,7 @@ use super::files::{
     MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file,
 };
 use super::load::{LoadedModule, load_module, sentence};
-use crate::arguments::{MachineArguments, RunArguments};
+use crate::arguments::{MachineArguments, RecordArguments, RunArguments};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::exit::Exit;
 use crate::failure::{Failure, Reason};
@@ -26,7 +26,7 @@ pub(super) struct Made {
     /// The manifest as read, for messages that point into it.
     pub(super) read: Read,
     pub(super) warnings: Vec<Diagnostic>,
-    /// The machine as a trace stores it, if a trace is written.
+    /// The machine as a trace stores it, if a trace or a snapshot is written.
     pub(super) recorded: Option<RecordedMachine>,
 }
 
@@ -76,7 +76,8 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let Described { read, machine } = describe(&arguments.machine)?;
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
-    let recorded = arguments.recording.record.is_some().then(|| machine.clone());
+    let RecordArguments { record, snapshot, .. } = &arguments.recording;
+    let recorded = (record.is_some() || snapshot.is_some()).then(|| machine.clone());
     let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events)
         .map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();

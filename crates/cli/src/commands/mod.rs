@@ -13,6 +13,7 @@ mod export;
 mod files;
 mod generate;
 mod inspect;
+mod interrupt;
 mod lab;
 mod load;
 mod machine;

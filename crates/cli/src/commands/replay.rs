@@ -71,6 +71,7 @@ pub(super) fn unreadable(path: &Path, error: &OpenError) -> Failure {
         OpenError::Trace(_)
         | OpenError::Frames(_)
         | OpenError::NoMachine
+        | OpenError::Input(_)
         | OpenError::Trailing { .. } => Exit::Host,
     };
     let hint = match error {
@@ -259,14 +260,7 @@ fn view(path: &Path) -> Result<RunView, Failure> {
 }
 
 fn view_of(ending: &Ending, widest: u64) -> RunView {
-    let outcomes =
-        [RunOutcome::Finished, RunOutcome::Frames, RunOutcome::Deadlock, RunOutcome::Faulted];
-    let ends = [
-        SessionOutcome::Finished,
-        SessionOutcome::Faulted,
-        SessionOutcome::Running,
-        SessionOutcome::Deadlock,
-    ];
+    let (outcomes, ends) = (RunOutcome::ALL, SessionOutcome::ALL);
     let sessions = ending.sessions.iter().map(|(name, outcome, exit, digest)| SessionView {
         name: name.clone(),
         digest: *digest,
@@ -277,7 +271,7 @@ fn view_of(ending: &Ending, widest: u64) -> RunView {
             .to_owned(),
         exit: *exit,
     });
-    let outcome = outcomes.into_iter().find(|outcome| *outcome as u64 == ending.outcome);
+    let outcome = outcomes.iter().copied().find(|outcome| *outcome as u64 == ending.outcome);
     RunView {
         digest: ending.digest,
         outcome,

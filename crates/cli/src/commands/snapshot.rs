@@ -82,7 +82,7 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
 }
 
 /// Replaces the contents of the file by a snapshot.
-fn overwrite(
+pub(super) fn overwrite(
     file: File,
     machine: &RecordedMachine,
     world: &mut World,
@@ -103,6 +103,15 @@ fn run_to(world: World, arguments: &SnapshotArguments, stop: &mut Stop<'_>) -> R
         let world = waves.world();
         stop.streams.after_round(world.frame().0, world.steps())?;
         if round == Round::Over {
+            // The boundary after the last frame, if the frame limit ended the run.
+            let world = waves.world_mut();
+            if world.reopen() {
+                world.proceed();
+                stop.boundary(world);
+            }
+            if stop.kept.is_some() {
+                break;
+            }
             stop.streams.finish()?;
             let last = waves.world().frame().0;
             let wanted = arguments.at_frame;
@@ -137,11 +146,12 @@ impl Sink for Stop<'_> {
 
     fn boundary(&mut self, world: &mut World) {
         if world.stage().is_boundary() && world.next_frame_number() >= Frame(self.at) {
-            self.kept = self
-                .file
-                .take()
-                .map(|file| overwrite(file, self.machine, world))
-                .or(self.kept.take());
+            let spec = world.spec();
+            let lifted = (spec.max_frames != self.machine.spec.max_frames)
+                .then(|| RecordedMachine { spec: spec.clone(), ..self.machine.clone() });
+            let machine = lifted.as_ref().unwrap_or(self.machine);
+            self.kept =
+                self.file.take().map(|file| overwrite(file, machine, world)).or(self.kept.take());
         }
     }
 }
@@ -195,7 +205,10 @@ fn restore_at(
     let (spec, inputs) = (archive.machine.spec.clone(), archive.machine.inputs.clone());
     let mut world = match number {
         None => {
-            World::load(spec, inputs, true).map_err(|error| refuse_recorded(path, &error))?.world
+            let loaded = World::load(spec, inputs, true);
+            let mut world = loaded.map_err(|error| refuse_recorded(path, &error))?.world;
+            archive.feed(&mut world).map_err(unreadable)?;
+            world
         }
         Some(number) => archive.restore(number, true).map_err(unreadable)?,
     };
@@ -210,6 +223,7 @@ fn restore_at(
                 world.groups_mut().iter_mut().for_each(|group| group.run_wave());
                 world.close_wave();
             }
+            Stage::Over if world.reopen() => world.proceed(),
             Stage::Over | Stage::Waiting => {
                 let last = world.frame().0;
                 return Err(Failure::new(
@@ -230,8 +244,10 @@ fn restore_at(
 pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let path = &arguments.file;
     let mut archive = open(path)?;
-    let number = newest(&mut archive, path, arguments.at_frame)?;
-    let delivered = restore_at(&mut archive, path, number, arguments.at_frame)?;
+    let end = archive.ending().filter(|ending| ending.can_continue()).map(|ending| ending.frames);
+    let at_frame = arguments.at_frame.or(end);
+    let number = newest(&mut archive, path, at_frame)?;
+    let delivered = restore_at(&mut archive, path, number, at_frame)?;
     let head = StateHead::of(&delivered.outline().unwrap_or_default())
         .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let mut machine = archive.machine;
@@ -262,7 +278,8 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         pin: false,
         host_memory: None,
         recording: &arguments.recording,
-        machine: arguments.recording.record.is_some().then_some(machine),
+        machine: (arguments.recording.record.is_some() || arguments.recording.snapshot.is_some())
+            .then_some(machine),
         report: arguments.report.as_deref(),
         output: &arguments.output,
         json: arguments.json,

@@ -5,6 +5,7 @@
 //! caller decides whether the run still has something else to produce.
 
 use super::costs::Collector;
+use super::interrupt::Interrupt;
 use super::output::{GuestOutput, Stream};
 use crate::arguments::OutputMode;
 use crate::exit::Exit;
@@ -15,7 +16,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
-use wavelock_system::{FrameCosts, MachineSpec, Sink, World};
+use wavelock_system::{FrameCosts, Input, MachineSpec, Sink, World};
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;
 
@@ -33,6 +34,8 @@ pub(super) struct Streams<'a> {
     progress: Option<Progress>,
     /// The cost collector, if a report is written.
     pub(super) collector: Option<Collector>,
+    /// Ctrl-C, if it stops the run.
+    pub(super) interrupt: Interrupt,
     /// The recorder, if a trace is written.
     pub(super) recorder: Option<Recorder<'a>>,
 }
@@ -82,7 +85,8 @@ impl Streams<'_> {
             );
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
-        Ok(Self { swapped, guests, unread: false, progress, collector, recorder: None })
+        let interrupt = Interrupt::default();
+        Ok(Self { swapped, guests, unread: false, progress, collector, interrupt, recorder: None })
     }
 
     /// Whether the run has nothing left to produce: its output has no reader, and no trace, report
@@ -109,6 +113,17 @@ impl Streams<'_> {
     pub(super) fn certificate(&mut self, waves: &Waves) {
         if let (Some(recorder), Some(certificate)) = (&mut self.recorder, waves.certificate()) {
             recorder.certificate(certificate, &waves.facts());
+        }
+    }
+
+    /// Prints a note beside the progress line.
+    pub(super) fn note(&self, text: &str) {
+        let write = || {
+            let _ = writeln!(io::stderr(), "note: {text}");
+        };
+        match &self.progress {
+            Some(progress) => progress.bar.suspend(write),
+            None => write(),
         }
     }
 
@@ -168,6 +183,12 @@ impl Sink for Streams<'_> {
         self.guests.push(session, Stream::Log, bytes);
     }
 
+    fn inputs(&mut self, frame: Frame, inputs: &[Input]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.inputs(frame, inputs);
+        }
+    }
+
     fn frame(
         &mut self,
         frame: Frame,
@@ -191,6 +212,9 @@ impl Sink for Streams<'_> {
     fn boundary(&mut self, world: &mut World) {
         if let Some(recorder) = &mut self.recorder {
             recorder.boundary(world);
+        }
+        if self.interrupt.is_set() {
+            world.suspend();
         }
     }
 

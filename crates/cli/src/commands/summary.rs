@@ -2,30 +2,32 @@
 
 use crate::manifest::grouped;
 use crate::report::{
-    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, SessionSummary, Summary, Telemetry,
-    UnreadRow, WaitRow,
+    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, SessionSummary, Summary,
+    Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, FaultCode, SessionId};
-use wavelock_debug::{function_name, show};
+use wavelock_debug::{function_name, kill_text, show};
 use wavelock_kernel::CapState;
 use wavelock_system::{
-    CapSummary, Deadlock, FaultRecord, RunOutcome, RunSummary, SessionOutcome, UnreadInput,
-    WaitTarget, Waiting, World,
+    CapSummary, Deadlock, FaultRecord, KillRecord, RunOutcome, RunSummary, SessionOutcome,
+    UnreadInput, WaitTarget, Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
 const SHOWN: usize = 16;
+/// The outcome of a run that Ctrl-C ended.
+const INTERRUPTED: &str = "interrupted";
 
 /// The object of `run --json`; without telemetry, that of a report.
 pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetry>) -> Summary {
     let (spawned, finished, faulted) = run.coroutines();
     let unread = world.unread_input();
     Summary {
-        outcome: run.outcome.unwrap_or(RunOutcome::Finished).name().to_owned(),
+        outcome: run.outcome.map_or(INTERRUPTED, RunOutcome::name).to_owned(),
         digest: run.digest.to_string(),
         frames: run.frames,
         steps: run.steps,
@@ -35,13 +37,19 @@ pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetr
             idle: run.cycles.idle,
             total: run.cycles.total(),
         },
-        coroutines: CoroutineCounts { spawned, finished, faulted, peak: run.peak },
+        coroutines: CoroutineCounts {
+            spawned,
+            finished,
+            faulted,
+            killed: run.sessions.iter().map(|session| session.killed).sum(),
+            peak: run.peak,
+        },
         sessions: run
             .sessions
             .iter()
             .enumerate()
             .zip(unread)
-            .map(|((index, session), unread)| session_object(world, index, session, unread))
+            .map(|((index, session), unread)| session_object(world, run, index, session, unread))
             .collect(),
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
@@ -50,13 +58,14 @@ pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetr
 
 fn session_object(
     world: &World,
+    run: &RunSummary,
     index: usize,
     session: &wavelock_system::SessionSummary,
     unread: UnreadInput,
 ) -> SessionSummary {
     SessionSummary {
         name: session.name.clone(),
-        outcome: session.outcome.name().to_owned(),
+        outcome: word(session, run.outcome).to_owned(),
         exit: session.exit,
         cycles: session.cycles.0,
         digest: session.digest.to_string(),
@@ -64,7 +73,37 @@ fn session_object(
         output: None,
         log: None,
         faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
+        kills: session.kills.iter().map(kill_object).collect(),
         cap: world.caps_of(SessionId(index as u32)).iter().map(cap_object).collect(),
+    }
+}
+
+/// The word for a session's outcome. One that has not ended was stopped with the run.
+pub(super) const fn word(
+    session: &wavelock_system::SessionSummary,
+    run: Option<RunOutcome>,
+) -> &'static str {
+    match (session.outcome, run) {
+        (SessionOutcome::Finished, _) if session.exit != 0 => "exited",
+        (SessionOutcome::Running, None) => INTERRUPTED,
+        (SessionOutcome::Running, Some(RunOutcome::Stopped)) => RunOutcome::Stopped.name(),
+        (SessionOutcome::Running, _) => RunOutcome::Frames.name(),
+        (outcome, _) => outcome.name(),
+    }
+}
+
+fn kill_object((kill, context): &(KillRecord, Option<String>)) -> KillRow {
+    KillRow {
+        slot: kill.coroutine.slot,
+        generation: kill.coroutine.generation,
+        rule: kill.rule.name().to_owned(),
+        context: context.clone(),
+        frame: kill.frame.0,
+        lane: kill.lane.0,
+        clock: kill.clock.0,
+        budget_cycles: kill.budget.0,
+        overrun_cycles: kill.overrun.0,
+        reason: kill_text(kill, context.as_deref()),
     }
 }
 
@@ -202,15 +241,14 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let mut text = String::new();
     let good = AnsiColor::Green.on_default().bold();
     let bad = AnsiColor::Red.on_default().bold();
-    let outcome = run.outcome.unwrap_or(RunOutcome::Finished);
-    let style =
-        if matches!(outcome, RunOutcome::Deadlock | RunOutcome::Faulted) { bad } else { good };
-    let words = match outcome {
-        RunOutcome::Finished => "finished",
-        RunOutcome::Frames => "out of frames",
-        RunOutcome::Deadlock => "deadlock",
-        RunOutcome::Faulted => "faulted",
-        RunOutcome::Stopped => "stopped",
+    let (style, words) = match run.outcome {
+        Some(RunOutcome::Finished) => (good, "finished"),
+        Some(RunOutcome::Frames) => (good, "out of frames"),
+        Some(RunOutcome::Stopped) => (good, "stopped"),
+        Some(RunOutcome::Deadlock) => (bad, "deadlocked"),
+        Some(RunOutcome::Faulted) => (bad, "faulted"),
+        Some(RunOutcome::Killed) => (bad, "killed: budget"),
+        None => (bad, "interrupted"),
     };
     let _ = writeln!(
         text,
@@ -234,15 +272,21 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     let counts = &object.coroutines;
     let _ = writeln!(
         text,
-        "coroutines: {} spawned, {} finished, {} faulted, at most {} at once",
+        "coroutines: {} spawned, {} finished, {} faulted, {}at most {} at once",
         grouped(counts.spawned),
         grouped(counts.finished),
         grouped(counts.faulted),
+        if counts.killed > 0 {
+            format!("{} killed, ", grouped(counts.killed))
+        } else {
+            String::new()
+        },
         grouped(counts.peak)
     );
     let _ = writeln!(text, "digest: {}", object.digest);
     print_sessions(&mut text, &object);
     print_faults(&mut text, run, &object);
+    print_kills(&mut text, run, &object);
     print_caps(&mut text, &object);
     let sessions = object.sessions.iter();
     print_unread(
@@ -271,7 +315,10 @@ fn print_sessions(text: &mut String, object: &Summary) {
         let digest: String = session.digest.chars().take(16).collect();
         table.row(vec![
             session.name.clone(),
-            session.outcome.clone(),
+            match session.outcome.as_str() {
+                "killed" => "killed: budget".to_owned(),
+                outcome => outcome.to_owned(),
+            },
             session.exit.to_string(),
             grouped(session.cycles),
             digest,
@@ -282,6 +329,27 @@ fn print_sessions(text: &mut String, object: &Summary) {
     if hidden > 0 {
         let _ =
             writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
+    }
+}
+
+/// Names the coroutines that a budget ended, with its numbers.
+fn print_kills(text: &mut String, run: &RunSummary, object: &Summary) {
+    let bad = AnsiColor::Red.on_default().bold();
+    let kills = object
+        .sessions
+        .iter()
+        .flat_map(|session| session.kills.iter().map(move |kill| (&session.name, kill)));
+    for (session, kill) in kills.take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "{bad}killed{bad:#} {session}/{}.{}: {}",
+            kill.slot, kill.generation, kill.reason
+        );
+    }
+    let total: u64 = run.sessions.iter().map(|session| session.killed).sum();
+    let hidden = total.saturating_sub(SHOWN as u64);
+    if hidden > 0 {
+        let _ = writeln!(text, "and {} killed", plural(hidden, "other coroutine"));
     }
 }
 
@@ -332,8 +400,13 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
     if unfinished > 0 {
         let _ = writeln!(
             text,
-            "{} still running at the last frame (--frames, max_frames)",
-            plural(unfinished as u64, "session")
+            "{} still running {}",
+            plural(unfinished as u64, "session"),
+            match run.outcome {
+                None => "when Ctrl-C ended the run",
+                Some(RunOutcome::Stopped) => "when the machine was told to stop",
+                Some(_) => "at the last frame (--frames, max_frames)",
+            }
         );
     }
 }

@@ -16,8 +16,9 @@ pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
 pub use model::{
     CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT, FaultRow,
-    FunctionRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others, OutputRow, Report,
-    SessionCosts, SessionSummary, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
+    FunctionRow, KillRow, LISTED, Metric, MetricRow, ModelRow, OperationRow, Others, OutputRow,
+    Report, SessionCosts, SessionSummary, Summary, Telemetry, UnreadRow, VERSION, WaitRow,
+    WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};

@@ -40,6 +40,9 @@ pub struct CoroutineCounts {
     pub finished: u64,
     /// Number that ended by a fault.
     pub faulted: u64,
+    /// Number that a budget ended.
+    #[serde(default)]
+    pub killed: u64,
     /// Maximum alive at once.
     pub peak: u64,
 }
@@ -49,7 +52,8 @@ pub struct CoroutineCounts {
 pub struct SessionSummary {
     /// Its name.
     pub name: String,
-    /// How it ended.
+    /// How it ended: `finished`, `exited` (with another code than 0), `faulted`, `killed`,
+    /// `canceled`, `deadlocked`; or that it did not: `frames`, `interrupted`.
     pub outcome: String,
     /// Its exit code.
     pub exit: i32,
@@ -69,9 +73,38 @@ pub struct SessionSummary {
     /// Its first faults.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<FaultRow>,
+    /// The first of its coroutines that a budget ended.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub kills: Vec<KillRow>,
     /// Its cap, by lane, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cap: Vec<CapRow>,
+}
+
+/// A coroutine that a budget ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KillRow {
+    /// The slot of the coroutine.
+    pub slot: u32,
+    /// The generation of the coroutine.
+    pub generation: u32,
+    /// The budget: `context` or `cap`.
+    pub rule: String,
+    /// The name of the context, if it is one of the manifest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<String>,
+    /// The frame.
+    pub frame: u64,
+    /// The lane.
+    pub lane: u16,
+    /// The lane's clock.
+    pub clock: u64,
+    /// What could be used.
+    pub budget_cycles: u64,
+    /// What was used beyond it.
+    pub overrun_cycles: u64,
+    /// The same in words.
+    pub reason: String,
 }
 
 /// The cap of a session on one of its lanes.
@@ -222,7 +255,7 @@ pub struct Telemetry {
 /// The object that `run --json` prints.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// `finished`, `frames`, `deadlock` or `faulted`.
+    /// `finished`, `frames`, `deadlocked`, `faulted`, `killed` or `interrupted`.
     pub outcome: String,
     /// Hash of the whole trace, in hex.
     pub digest: String,

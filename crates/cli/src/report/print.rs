@@ -14,6 +14,7 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     let top = if top == 0 { usize::MAX } else { usize::try_from(top).unwrap_or(usize::MAX) };
     let mut text = head(report);
     section(&mut text, "Sessions", &sessions(report, top));
+    text.push_str(&kills(report, top));
     text.push_str(&caps(report, top));
     text.insert_str(head(report).len(), &waves::head(report));
     section(&mut text, "Contexts", &contexts::contexts(report, top));
@@ -58,6 +59,17 @@ fn head(report: &Report) -> String {
         grouped(cycles.total),
         summary.digest,
     )
+}
+
+/// The coroutines that a budget ended, a line each.
+fn kills(report: &Report, top: usize) -> String {
+    let sessions = report.summary.sessions.iter();
+    let rows = sessions.flat_map(|session| session.kills.iter().map(move |kill| (session, kill)));
+    rows.take(top)
+        .map(|(session, kill)| {
+            format!("killed {}/{}.{}: {}\n", session.name, kill.slot, kill.generation, kill.reason)
+        })
+        .collect()
 }
 
 /// The sessions that used up their cap, a line each.

@@ -488,7 +488,7 @@ impl Lane {
             let entry = self.tier_mut().context(context);
             let bound = if entry.depth > 0 { entry.lenders[0] } else { entry.holder };
             let (clock, tag) = (self.clock, self.slab.hot(bound).tag);
-            self.tier_mut().note(clock, context, Some(tag), ContextEventKind::End);
+            self.tier_mut().note(clock, context, Some(tag), ContextEventKind::End { overrun });
         }
         self.leave_runnable(slot);
         self.throttle(slot, context);

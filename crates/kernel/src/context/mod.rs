@@ -184,8 +184,8 @@ pub enum ContextEventKind {
     Missed { deadline: Cycles },
     /// The timeout channel (by the caller's name) is to be notified: the cell was empty before.
     Notify { channel: u64 },
-    /// The holder is to be ended.
-    End,
+    /// The holder is to be ended: it used `overrun` cycles beyond its refill.
+    End { overrun: Cycles },
     /// The context was lent along a call; it has `depth` loans now.
     Donated { depth: u8 },
     /// A loan was returned; `depth` are left.

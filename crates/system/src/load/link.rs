@@ -4,6 +4,7 @@
 use super::{LoadError, MissingImport, Warning};
 use crate::call::Calls;
 use crate::input::InputQueue;
+use crate::kill::Kills;
 use crate::observe::Chain;
 use crate::session::SessionState;
 use crate::spec::{MachineSpec, SessionSpec};
@@ -87,6 +88,7 @@ pub(super) fn make_session(
         ended: None,
         first_faulted: false,
         faults: Vec::new(),
+        kills: Kills::default(),
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
         watches: imports_any(module, &[HostOperation::SessionWait]).then(Box::default),

@@ -99,6 +99,7 @@ impl World {
             groups,
             progress: StateHead::start(digest.value(), peak),
             phase: Phase::Boundary,
+            before_end: None,
             digest,
             lane_positions,
             session_groups,

@@ -181,7 +181,7 @@ impl World {
     /// # Errors
     /// [`StateError::NotABoundary`].
     pub fn outline(&self) -> Result<Vec<u8>, StateError> {
-        if self.phase != Phase::Boundary {
+        if !matches!(self.phase, Phase::Boundary | Phase::Suspended) {
             return Err(StateError::NotABoundary);
         }
         let mut out = Writer::new(Width::Native);
@@ -206,6 +206,13 @@ impl World {
             session::write(state, &mut out);
             if self.spec.live {
                 state.input.finished().write(&mut out);
+            }
+        }
+        for session in self.session_ids() {
+            let state = self.session_ref(session);
+            if state.kills.count > 0 {
+                session.write(&mut out);
+                session::write_kills(state, &mut out);
             }
         }
         Ok(out.bytes)
@@ -336,6 +343,7 @@ impl World {
                 world.session(session).input.end();
             }
         }
+        world.restore_kills(&mut input)?;
         input.finish()?;
         world.audit()?;
         world.restore_derived();
@@ -426,6 +434,19 @@ impl World {
             [self.groups[old].set_version, self.groups[new].set_version] = versions;
         }
         session::read(input, self.session(session), ended, lanes)
+    }
+
+    /// The rest of an outline: the sessions with kills.
+    fn restore_kills(&mut self, input: &mut Reader<'_>) -> Result<(), StateError> {
+        let mut last = None;
+        while !input.is_at_end() {
+            let session = SessionId::read(input)?;
+            let is_next = last < Some(session) && (session.0 as usize) < self.session_groups.len();
+            input.check("a session with kills", is_next)?;
+            last = Some(session);
+            session::read_kills(input, self.session(session))?;
+        }
+        Ok(())
     }
 
     /// Recomputes what is not in the bytes because it follows from the rest.

@@ -9,6 +9,7 @@ use crate::codec::{
     record, variants,
 };
 use crate::input::InputQueue;
+use crate::kill::{KILLS_KEPT, KillRecord, KillRule, Kills};
 use crate::observe::Chain;
 use crate::queue::Queue;
 use crate::random::{Key, Stream};
@@ -32,6 +33,8 @@ record! {
     Reply { caller, acceptor, loan }
     ReplyEntry { generation, reply }
     FaultRecord { coroutine, code, function, offset }
+    KillRecord { coroutine, rule, lane, handle, frame, clock, budget, overrun }
+    Kills { records, count, first }
     WaitingSender { name, local, message }
 }
 
@@ -73,16 +76,19 @@ variants! {
         0 Finished,
         1 Faulted,
         2 Canceled,
+        3 Killed,
     }
     SessionOutcome {
         0 Finished,
         1 Faulted,
         2 Running,
         3 Deadlock,
+        4 Killed,
+        5 Canceled,
     }
 }
 
-codes! { FaultCode: FaultCode::from_code; }
+codes! { FaultCode: FaultCode::from_code; KillRule: KillRule::from_code; }
 
 newtypes! {
     Codec: Ticket;
@@ -176,7 +182,7 @@ parts! {
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, class, port_names, args, env,
-        output, log, profile,
+        output, log, profile, kills,
     }
 }
 
@@ -200,6 +206,7 @@ fn write_tasks(tasks: &TaskTable, out: &mut Writer) {
         finished,
         faulted,
         unjoined_faults,
+        unjoined_kills: _,
     } = tasks;
     out.count(entries.len());
     for (slot, entry) in (0u32..).zip(entries) {
@@ -356,6 +363,26 @@ pub(crate) fn read(
     state.update(input)?;
     state.count_calls();
     Ok(check(input, state)?)
+}
+
+/// The kills of a session; a state has them only if it has any.
+pub(crate) fn write_kills(state: &SessionState, out: &mut Writer) {
+    (state.kills.clone(), state.tasks.unjoined_kills).write(out);
+}
+
+/// Reads what [`write_kills`] wrote.
+pub(crate) fn read_kills(
+    input: &mut Reader<'_>,
+    state: &mut SessionState,
+) -> Result<(), CodecError> {
+    let (kills, unjoined): (Kills, u64) = Codec::read(input)?;
+    let kept = kills.records.len();
+    let is_whole = kept <= KILLS_KEPT && kept as u64 <= kills.count && kills.count > 0;
+    input.check("the kills of a session", is_whole)?;
+    let left = state.tasks.kills_not_joined();
+    input.check("kills that were not joined", (left..=kills.count).contains(&unjoined))?;
+    (state.kills, state.tasks.unjoined_kills) = (kills, unjoined);
+    Ok(())
 }
 
 /// Whether the parts of a session fit each other; across sessions, see `audit`.

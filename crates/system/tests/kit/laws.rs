@@ -62,6 +62,7 @@ fn lane_order(log: &FrameLog, lane: usize) -> Result<(), String> {
             | Event::Entered { .. } => {}
             Event::Close { .. }
             | Event::Cancel { .. }
+            | Event::Kill { .. }
             | Event::End { .. }
             | Event::SessionEnd { .. } => {}
             _ if waves == 0 => {
