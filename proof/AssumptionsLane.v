@@ -1,6 +1,6 @@
 (** Prints what each main theorem of the lane's files assumes: nothing. *)
 
-From Wavelock Require Lane Lanes Refill Policies Admission.
+From Wavelock Require Lane Lanes Refill Policies Admission FairBound.
 
 Print Assumptions Lane.step_good.
 Print Assumptions Lane.run_good.
@@ -25,6 +25,10 @@ Print Assumptions Policies.aging_bound.
 Print Assumptions Policies.progress_other_bound.
 Print Assumptions Policies.progress_holder_bound.
 Print Assumptions Policies.fixed_no_bound.
+Print Assumptions FairBound.fair_ahead.
+Print Assumptions FairBound.fair_behind.
+Print Assumptions FairBound.equal_start.
+Print Assumptions FairBound.bound_is_a_slice.
 Print Assumptions Admission.admit_sound.
 Print Assumptions Admission.edf_meets_deadlines.
 Print Assumptions Admission.admitted_meet_deadlines.

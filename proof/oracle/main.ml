@@ -2,7 +2,8 @@
 
    One line in, one line out. A line is a letter and integers, separated by spaces; the letters are
    in [command]. Output is kept until the line "." and then written at once, so that a driver can
-   send a whole sequence before it reads. Anything the model does not know is an error line.
+   send a whole sequence before it reads. Anything the model does not know is an error line. The
+   letter Y is a whole machine and has as many lines as there are things to compare ([Machines]).
 
    `oracle --self-check` tests that numbers above 2^63 survive extraction. *)
 
@@ -245,6 +246,10 @@ let () =
         end
         else begin
           (match String.split_on_char ' ' line with
+          | "Y" :: n ->
+              Buffer.add_string out
+                (try Machines.run (List.map Z.of_string n)
+                 with error -> "error " ^ Printexc.to_string error)
           | letter :: n ->
               Buffer.add_string out
                 (try command letter (List.map Z.of_string n)

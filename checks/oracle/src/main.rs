@@ -17,6 +17,7 @@ mod model;
 #[allow(dead_code, reason = "only the operations are used here")]
 #[path = "../../../crates/kernel/tests/operations/mod.rs"]
 mod operations;
+mod process;
 #[path = "../../../crates/kernel/tests/support/mod.rs"]
 mod support;
 
@@ -38,10 +39,11 @@ mod generated {
 use generated::generate::Generator;
 use model::lane::State as Seen;
 use operations::{End, Kind, Op, Setup};
+use process::Oracle;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Instant;
 use support::lane_set::{Applied, Effect, LaneSet, Posted, Steal, WaveSpan};
 use wavelock_abi::{
@@ -814,50 +816,6 @@ fn ring_life(world: &mut World, seed: u64) {
 }
 
 /// The oracle's process. It reads a whole sequence before it writes.
-struct Oracle {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Oracle {
-    fn start(program: &str) -> Result<Self, String> {
-        let mut child = Command::new(program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{program}: {error}; build it with proof/oracle/build"))?;
-        let input = child.stdin.take().expect("piped");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        Ok(Self { child, input, output })
-    }
-
-    fn answers(&mut self, commands: &str) -> Result<Vec<String>, String> {
-        let failed = |error: std::io::Error| format!("the oracle stopped: {error}");
-        self.input.write_all(commands.as_bytes()).map_err(failed)?;
-        self.input.write_all(b".\n").map_err(failed)?;
-        self.input.flush().map_err(failed)?;
-        let mut answers = Vec::new();
-        loop {
-            let mut line = String::new();
-            if self.output.read_line(&mut line).map_err(failed)? == 0 {
-                return Err("the oracle stopped".into());
-            }
-            match line.trim_end_matches('\n') {
-                "." => return Ok(answers),
-                line => answers.push(line.to_string()),
-            }
-        }
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
 /// The first line at which the two differ.
 struct Difference {
     command: String,
