@@ -846,6 +846,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// Appends the sessions of one draft.
+    // Long: one pass over the sessions of a count; its parts share every local.
     fn expand(
         &mut self,
         draft: &SessionDraft,

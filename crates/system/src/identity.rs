@@ -247,7 +247,7 @@ impl MachineSpec {
         !caps.is_empty() && self.caps() == caps
     }
 
-    /// Lanes and fallbacks of contexts that have other ones than the default, by context, ascending.
+    /// Lanes and fallbacks of contexts that have other ones than the default, ascending.
     fn masks(&self) -> Vec<(usize, (Vec<u16>, Fallback))> {
         let contexts = self.contexts.iter().enumerate();
         let others = contexts.filter(|(_, context)| {

@@ -5,6 +5,7 @@ use wavelock_abi::{Errno, HostOperation};
 use wavelock_trace::Event;
 
 /// One line about an event of a context; `None` for other events.
+// Long: one arm per event.
 pub(crate) fn describe(
     event: &Event<'_>,
     session: &dyn Fn(u64) -> String,

@@ -2,7 +2,8 @@
 //! and publishes first coroutines.
 //!
 //! ```text
-//!   check ──▶ place ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts ──▶ wire::wire
+//!   check ──▶ place ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts
+//!     ──▶ wire::wire
 //! ```
 //!
 //! Contract: everything is checked before anything runs; an error names the session, what was found
