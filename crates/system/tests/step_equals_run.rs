@@ -91,9 +91,8 @@ fn every_way_to_drive_a_machine_is_the_same_run() {
     // `waves/tests/time.rs` drives those in every way and asserts that they reach these events.
     // Nor are they live, as those of `live.rs` are.
     let is_elsewhere = |tag: u8| matches!(tag, 17..=31 | 49 | 50 | 64..=79);
-    let expected = Event::TABLE
-        .iter()
-        .filter(|(name, tag, _)| *name != "Outcome" && !is_elsewhere(*tag));
+    let expected =
+        Event::TABLE.iter().filter(|(name, tag, _)| *name != "Outcome" && !is_elsewhere(*tag));
     let never: Vec<_> = expected.filter(|(name, _, _)| !reached.contains_key(*name)).collect();
     assert!(never.is_empty(), "events that no machine reached: {never:?}");
     assert!(
