@@ -122,6 +122,7 @@ pub(crate) enum Arrived {
 }
 
 /// A lane: its kernel, and the state that the system keeps beside it.
+#[derive(Clone)]
 pub(crate) struct LaneState {
     pub(crate) id: u16,
     pub(crate) kernel: Lane,
@@ -206,6 +207,7 @@ impl LaneState {
 }
 
 /// Lanes and the sessions on them.
+#[derive(Clone)]
 pub struct Group {
     /// Ascending by lane number.
     pub(crate) lanes: Vec<LaneState>,
