@@ -37,6 +37,14 @@ impl Reader<'_, '_> {
         count: Option<&At<u64>>,
     ) -> Option<At<String>> {
         let Some(count) = count else {
+            let text = self.findings.text(view, &keys::CHANNEL_NAME);
+            if let Some(name) = text.filter(|name| name.value.contains(INDEX))
+                && view.value(&keys::CHANNEL_COUNT).is_none()
+            {
+                let (what, table) = ("`name`".to_owned(), "channel");
+                self.add(name.span, &Problem::IndexWithoutCount { what, table });
+                return None;
+            }
             return self.name(view, &keys::CHANNEL_NAME, Named::Channel);
         };
         let name = self.findings.required_text(view, &keys::CHANNEL_NAME)?;
