@@ -17,6 +17,7 @@
 //! (`group`, `ending`).
 
 use crate::batch::LONGEST_SLICE;
+use crate::functions::FIRST_FUNCTION;
 use crate::group::{Group, LaneState};
 use crate::index::{LaneIndex, SessionIndex, TaskIndex};
 use crate::session::FaultRecord;
@@ -220,6 +221,9 @@ impl Group {
             Stop::Host(call) if call.number == HostOperation::Yield as u16 => {
                 self.resume(site, &[]);
                 Flow::Stop(Outcome::Yielded, StopCode::Yielded)
+            }
+            Stop::Host(call) if call.number >= FIRST_FUNCTION => {
+                self.host_function(site, usize::from(call.number - FIRST_FUNCTION))
             }
             Stop::Host(_) => self.host_operation(site),
             Stop::Finished => self.function_returned(site),
