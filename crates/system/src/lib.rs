@@ -128,8 +128,8 @@ pub use load::{
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
-pub use report::{Cycles, RunSummary, SessionSummary};
-pub use session::{FaultRecord, SessionOutcome};
+pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
+pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};

@@ -89,6 +89,8 @@ pub(super) fn make_session(
         ended: None,
         first_faulted: false,
         faults: Vec::new(),
+        fault_stacks: Vec::new(),
+        missed_ports: Vec::new(),
         kills: Kills::default(),
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
