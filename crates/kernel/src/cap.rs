@@ -25,8 +25,8 @@ use crate::check::{Violation, holds};
 use crate::lane::{Lane, Next};
 use crate::queue::Entrance;
 use crate::record::{NIL, Place};
+use crate::room::Room;
 use crate::types::{BoundReason, HoldReason, Refusal, numbered};
-use alloc::vec::Vec;
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 numbered! {
@@ -123,13 +123,13 @@ impl CapState {
 }
 
 /// The accounts of a lane, ascending by session.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Caps {
-    accounts: Vec<CapState>,
+    accounts: Room<CapState>,
     /// Accounts that were reserved. Kept beside the vector's own capacity, which may be larger: a
     /// refusal must not depend on an allocator.
     reserved: u32,
-    events: Vec<CapEvent>,
+    events: Room<CapEvent>,
     /// The lane clock up to which the current coroutine's time has been charged.
     charged_until: u64,
 }
@@ -151,9 +151,9 @@ impl Caps {
     /// Between two drains an account can be spent once and refilled once.
     fn reserve(&mut self, accounts: usize) -> Result<(), Refusal> {
         let refused = |_| Refusal::OutOfMemory { wanted: accounts as u32 };
-        self.accounts.try_reserve(accounts.saturating_sub(self.accounts.len())).map_err(refused)?;
+        self.accounts.reserve_total(accounts).map_err(refused)?;
         let events = 2 * accounts + 2;
-        self.events.try_reserve(events.saturating_sub(self.events.len())).map_err(refused)?;
+        self.events.reserve_total(events).map_err(refused)?;
         self.reserved = self.reserved.max(accounts as u32);
         Ok(())
     }

@@ -192,6 +192,7 @@ pub(crate) struct Cache {
 }
 
 /// A virtual CPU; see the module's header.
+#[derive(Clone)]
 pub struct Lane {
     pub(crate) id: LaneId,
     pub(crate) settings: LaneSettings,

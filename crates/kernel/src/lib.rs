@@ -52,6 +52,7 @@ mod refusal;
 mod types;
 
 mod record;
+mod room;
 
 mod bitmap;
 mod heap;

@@ -27,6 +27,7 @@ impl Class {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Ready {
     classes: Box<[Class; 256]>,
     /// The classes that are not empty.

@@ -20,9 +20,9 @@
 //! Elsewhere: who links records into which list (`ready`, `sleep`, `session`).
 
 use crate::ledger::Ledger;
+use crate::room::Room;
 use crate::types::{BlockReason, HoldReasons, Prefetch, Refusal, Spawn, Tag};
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, Priority, Weight};
 
 /// No slot: the end of a list, an empty heap, no current coroutine.
@@ -246,14 +246,15 @@ impl Cold {
 }
 
 /// All records of one lane.
+#[derive(Clone)]
 pub(crate) struct Slab {
-    hot: Vec<Hot>,
-    links: Vec<Links>,
-    session_links: Vec<SessionLinks>,
+    hot: Room<Hot>,
+    links: Room<Links>,
+    session_links: Room<SessionLinks>,
     /// First children in heaps, up to the last slot that had one.
-    children: Vec<u32>,
+    children: Room<u32>,
     /// Pieces, each filled up to the last one that was changed; the others are [`Cold::EMPTY`].
-    cold: Vec<Vec<Cold>>,
+    cold: Room<Room<Cold>>,
     /// Slots there is room for.
     reserved: u32,
     free_head: u32,
@@ -266,11 +267,11 @@ pub(crate) struct Slab {
 impl Slab {
     pub(crate) fn new() -> Self {
         Self {
-            hot: Vec::new(),
-            links: Vec::new(),
-            session_links: Vec::new(),
-            children: Vec::new(),
-            cold: Vec::new(),
+            hot: Room::new(),
+            links: Room::new(),
+            session_links: Room::new(),
+            children: Room::new(),
+            cold: Room::new(),
             reserved: 0,
             free_head: NIL,
             free_count: 0,
@@ -323,10 +324,10 @@ impl Slab {
         let missing = wanted - u64::from(self.capacity());
         let slots = self.reserved as usize + missing.next_multiple_of(CHUNK) as usize;
         let refused = |_| Refusal::OutOfMemory { wanted: additional };
-        self.hot.try_reserve(slots - self.hot.len()).map_err(refused)?;
-        self.links.try_reserve(slots - self.links.len()).map_err(refused)?;
-        self.session_links.try_reserve(slots - self.session_links.len()).map_err(refused)?;
-        self.children.try_reserve(slots - self.children.len()).map_err(refused)?;
+        self.hot.reserve_total(slots).map_err(refused)?;
+        self.links.reserve_total(slots).map_err(refused)?;
+        self.session_links.reserve_total(slots).map_err(refused)?;
+        self.children.reserve_total(slots).map_err(refused)?;
         self.reserve_cold(slots).map_err(refused)?;
         self.reserved = slots as u32;
         Ok(())
@@ -336,10 +337,11 @@ impl Slab {
     fn reserve_cold(&mut self, slots: usize) -> Result<(), TryReserveError> {
         let (before, pieces) = (self.cold.len(), slots.div_ceil(COLD_PIECE));
         self.cold.try_reserve(pieces.saturating_sub(before))?;
-        self.cold.resize_with(pieces.max(before), Vec::new);
+        self.cold.resize_with(pieces.max(before), Room::new);
         for piece in self.cold.iter_mut().skip(before.saturating_sub(1)) {
             let room = if pieces > 1 { COLD_PIECE } else { slots };
-            piece.try_reserve_exact(room.saturating_sub(piece.len()))?;
+            let more = room.saturating_sub(piece.len());
+            piece.try_reserve_exact(more)?;
         }
         Ok(())
     }
@@ -773,6 +775,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn a_slot_that_used_up_its_generations_is_retired() {
@@ -815,7 +818,7 @@ mod tests {
                 slab.links.capacity(),
                 slab.session_links.capacity(),
                 slab.children.capacity(),
-                slab.cold.iter().map(Vec::capacity).sum(),
+                slab.cold.iter().map(|piece| piece.capacity()).sum(),
             ]
         };
         let before = room(&slab);
@@ -829,7 +832,10 @@ mod tests {
             Err(Refusal::NotReserved { live: 20_480, capacity: 20_480 })
         ));
         slab.count_wait(20_479, BlockReason::ChannelReceive);
-        assert!(slab.cold.iter().all(Vec::is_empty) && slab.children.is_empty(), "not needed");
+        assert!(
+            slab.cold.iter().all(|piece| piece.is_empty()) && slab.children.is_empty(),
+            "not needed"
+        );
 
         slab.set_child(7, NIL);
         assert_eq!((slab.children.len(), slab.child(7)), (0, NIL));
@@ -840,7 +846,7 @@ mod tests {
         assert_eq!(slab.child(7), NIL);
 
         slab.cold_mut(9_000).steals = 1;
-        let filled: Vec<usize> = slab.cold.iter().map(Vec::len).collect();
+        let filled: Vec<usize> = slab.cold.iter().map(Room::len).collect();
         assert_eq!(
             (filled, *slab.cold(20_479)),
             (alloc::vec![0, 9_001 - COLD_PIECE, 0], Cold::EMPTY)

@@ -6,8 +6,8 @@
 //! migration touch it; picks and wakes never do.
 
 use crate::record::{NIL, SessionLinks, Slab};
+use crate::room::Room;
 use crate::types::Refusal;
-use alloc::vec::Vec;
 
 /// One session's records on this lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,9 +19,9 @@ pub(crate) struct SessionList {
 }
 
 /// The sessions of a lane, ascending by number. A session without records has no entry.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sessions {
-    table: Vec<SessionList>,
+    table: Room<SessionList>,
     /// Entries that were reserved. Kept beside the vector's own capacity, which may be larger: a
     /// refusal must not depend on an allocator.
     reserved: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) const fn new() -> Self {
-        Self { table: Vec::new(), reserved: 0 }
+        Self { table: Room::new(), reserved: 0 }
     }
 
     /// Makes room for `additional` sessions more than there are.

@@ -29,6 +29,7 @@ const NEAR: usize = 1 << NEAR_BITS;
 const LEVELS: usize = 7;
 const _: () = assert!(NEAR_BITS + 8 * LEVELS as u32 >= u64::BITS);
 
+#[derive(Clone)]
 pub(crate) struct Sleepers {
     base: u64,
     near: Box<[List; NEAR]>,

@@ -9,9 +9,9 @@
 //!
 //! Elsewhere: running it (`run`), canonical bytes (`bytes`).
 
+use crate::session::Held;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
@@ -653,12 +653,7 @@ fn wrong_results(found: usize, expected: usize) -> ! {
 /// it depends on these arguments alone.
 #[cold]
 #[inline(never)]
-pub(crate) fn grow(
-    stack: &mut Stack,
-    needed: usize,
-    limits: &SessionLimits,
-    held: &Cell<u64>,
-) -> bool {
+pub(crate) fn grow(stack: &mut Stack, needed: usize, limits: &SessionLimits, held: &Held) -> bool {
     let others = held.get().saturating_sub(stack.heap_bytes());
     let left = limits.session_stack_bytes.saturating_sub(others) / 8;
     let most = (limits.stack_bytes as usize / 8).min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -8,6 +8,7 @@
 //! - [`run_batch`]: the same for many coroutines of a session. A [`Host`] handles frequent calls in
 //!   place and dispatches the next coroutine without leaving the interpreter;
 //! - [`encode`], [`decode`]: canonical bytes of a session and its coroutines; [`session_digest`];
+//! - [`Session::keep`], [`Session::restore`]: a copy in memory that shares what did not change;
 //! - [`Stepper`]: single steps, for a debugger;
 //! - [`run_tiered`]: [`run()`] with a [`Tier`] of native code.
 //!
@@ -49,6 +50,7 @@
 
 extern crate alloc;
 
+mod keep;
 mod memory;
 mod session;
 
@@ -82,6 +84,7 @@ pub use bytes::{
 pub use coroutine::{Coroutine, Fault, HostCall, Location, StartError, Stop};
 pub use coroutines::{CoroutineTable, Prefetch, push_with_small_growth};
 pub use host::{CallOutcome, Dispatch, Host, LazyCoroutine};
+pub use keep::KeptSession;
 pub use link::LinkError;
 pub use memory::{DIRTY_PAGE_BYTES, Memory, PAGE_BYTES, PageSlot};
 pub use raw::prefetch;

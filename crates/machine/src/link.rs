@@ -101,6 +101,7 @@ impl Session {
     ) -> Result<InstanceId, LinkError> {
         self.check_imports(&module, imports)?;
         self.check_limits(&module)?;
+        self.linked = None;
         let id = InstanceId(self.instances.len() as u32);
         let instance = self.allocate(module, imports, id);
         self.dropped.push(Dropped::none(&instance.module));
@@ -188,7 +189,11 @@ impl Session {
         }
         for &kind in &module.tables()[module.imported_tables() as usize..] {
             tables.push(self.tables.len() as u32);
-            self.tables.push(Table { elements: alloc::vec![0; kind.minimum as usize], kind });
+            self.tables.push(Table {
+                elements: alloc::vec![0; kind.minimum as usize],
+                kept: None,
+                kind,
+            });
         }
         for &kind in &module.memories()[module.imported_memories() as usize..] {
             memory = self.memories.len() as u32;

@@ -1,13 +1,14 @@
 //! A linear memory, with dirty-page tracking for incremental hashing.
 //!
-//! Dirty pages are 4 KiB with one flag byte each, so that a store costs one shift and one byte
-//! store more. A page that was never written is zero and not dirty. Elsewhere: the hashes
-//! (`bytes`).
+//! Dirty pages are 4 KiB with one mark byte each, so that a store costs one shift and one byte
+//! store more. A mark serves two readers: what to hash again (`bytes`) and what to copy again
+//! (`keep`). A page that was never written is zero and not dirty.
 
 use alloc::vec::Vec;
 use wavelock_module::MemoryType;
 
 use crate::bytes::ChunkHashes;
+use crate::keep::{Image, Mark};
 
 /// Bytes of a WebAssembly page.
 pub const PAGE_BYTES: usize = 65_536;
@@ -22,13 +23,16 @@ pub(crate) const DIRTY_SHIFT: usize = 12;
 pub struct Memory {
     /// Invariant: a whole number of WebAssembly pages.
     pub(crate) bytes: Vec<u8>,
-    /// One byte per dirty page: nonzero if it was written. Invariant: `bytes.len() /
-    /// DIRTY_PAGE_BYTES` entries.
+    /// One [`Mark`] per dirty page; a store sets 1. Invariant: `bytes.len() / DIRTY_PAGE_BYTES`
+    /// entries.
     pub(crate) dirty: Vec<u8>,
     /// As declared: imports are matched against its maximum.
     pub(crate) kind: MemoryType,
     /// Hashes of the pages as of the last digest.
     pub(crate) hashes: ChunkHashes,
+    /// The pages as of the last copy. Invariant: a page that is not marked since equals its page
+    /// there; no page is beyond the memory.
+    pub(crate) image: Image,
 }
 
 impl Memory {
@@ -37,8 +41,18 @@ impl Memory {
         Self {
             bytes: alloc::vec![0; bytes],
             dirty: alloc::vec![0; bytes >> DIRTY_SHIFT],
+            ..Self::blank(kind)
+        }
+    }
+
+    /// A memory of this type without pages, to be restored.
+    pub(crate) fn blank(kind: MemoryType) -> Self {
+        Self {
+            bytes: Vec::new(),
+            dirty: Vec::new(),
             kind,
             hashes: ChunkHashes::default(),
+            image: Image::default(),
         }
     }
 
@@ -92,9 +106,9 @@ impl Memory {
         }
     }
 
-    /// The dirty pages, ascending.
+    /// The pages written since the last [`Memory::page_hashes`], ascending.
     pub fn dirty_pages(&self) -> impl Iterator<Item = usize> + '_ {
-        self.dirty.iter().enumerate().filter(|(_, mark)| **mark != 0).map(|(page, _)| page)
+        self.dirty.iter().enumerate().filter(|(_, mark)| mark.is_unhashed()).map(|(page, _)| page)
     }
 
     /// The hash of each page of [`DIRTY_PAGE_BYTES`] bytes. Hashes dirty pages only; none is dirty
@@ -138,8 +152,8 @@ pub struct PageSlot<'a> {
 impl PageSlot<'_> {
     /// The hash of the page, unless it is dirty.
     #[must_use]
-    pub const fn hash(&self) -> Option<&[u8; 32]> {
-        if *self.dirty == 0 { Some(self.hash) } else { None }
+    pub fn hash(&self) -> Option<&[u8; 32]> {
+        if self.dirty.is_unhashed() { None } else { Some(self.hash) }
     }
 
     /// Sets the page to `bytes`, whose hash is `hash`; it is not dirty afterwards. Copies nothing
@@ -149,10 +163,10 @@ impl PageSlot<'_> {
     /// If `bytes` is not a page long.
     pub fn fill(self, bytes: &[u8], hash: [u8; 32]) {
         debug_assert_eq!(*blake3::hash(bytes).as_bytes(), hash, "the hash is that of the page");
-        if *self.dirty != 0 || *self.hash != hash {
+        if self.dirty.is_unhashed() || *self.hash != hash {
             self.bytes.copy_from_slice(bytes);
             *self.hash = hash;
-            *self.dirty = 0;
+            *self.dirty = u8::HASHED;
         }
     }
 }

@@ -17,8 +17,8 @@
 //!   caller's window, which is lower.
 #![allow(unsafe_code)]
 
+use crate::session::Held;
 use core::any::Any;
-use core::cell::Cell;
 use core::marker::PhantomData;
 
 use wavelock_module::Op;
@@ -282,12 +282,7 @@ impl<'a> Window<'a> {
     /// stack's part is a call, so that the address of a window is never taken and it stays in
     /// registers.
     #[inline(always)]
-    pub(crate) fn grow(
-        &mut self,
-        registers: usize,
-        limits: &SessionLimits,
-        held: &Cell<u64>,
-    ) -> bool {
+    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Held) -> bool {
         let grown = crate::coroutine::grow(self.stack, self.position() + registers, limits, held);
         self.first = Window::new(self.stack, self.position).first;
         grown

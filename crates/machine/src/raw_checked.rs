@@ -1,7 +1,7 @@
 //! `raw.rs` without unsafe code, under the feature `checked`: the same names, every access checked.
 
+use crate::session::Held;
 use core::any::Any;
-use core::cell::Cell;
 
 use wavelock_module::{Op, Word};
 
@@ -183,12 +183,7 @@ impl<'a> Window<'a> {
     }
 
     /// Grows the stack to `registers` from register 0 on; `false` if a limit is met.
-    pub(crate) fn grow(
-        &mut self,
-        registers: usize,
-        limits: &SessionLimits,
-        held: &Cell<u64>,
-    ) -> bool {
+    pub(crate) fn grow(&mut self, registers: usize, limits: &SessionLimits, held: &Held) -> bool {
         crate::coroutine::grow(self.stack, self.position() + registers, limits, held)
     }
 

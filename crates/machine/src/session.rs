@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use wavelock_abi::{Cycles, MAX_GAP};
 use wavelock_module::{
@@ -19,6 +19,7 @@ use wavelock_module::{
 };
 
 use crate::coroutine::{Call, Coroutine, State};
+use crate::keep::Linked;
 use crate::memory::{Memory, PAGE_BYTES};
 
 macro_rules! addresses {
@@ -154,6 +155,8 @@ pub(crate) enum Import {
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) elements: Vec<u64>,
+    /// The elements as of the last copy.
+    pub(crate) kept: Option<Arc<[u64]>>,
     pub(crate) kind: TableType,
 }
 
@@ -237,6 +240,37 @@ pub enum SessionError {
     },
 }
 
+/// A number that its owner changes through a shared reference; one thread at a time runs a session.
+#[derive(Debug)]
+pub(crate) struct Held(AtomicU64);
+
+impl Held {
+    pub(crate) const fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self) -> &mut u64 {
+        self.0.get_mut()
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Self {
+        Self::new(self.get())
+    }
+}
+
 /// The store of one or more linked instances.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -260,7 +294,9 @@ pub struct Session {
     pub(crate) coroutine_globals: Vec<u32>,
     /// Bytes of the coroutines' stacks on the heap, which `session_stack_bytes` limits. The sum
     /// over all coroutines started or decoded and not retired, so it is derived state.
-    pub(crate) stack_bytes_held: Cell<u64>,
+    pub(crate) stack_bytes_held: Held,
+    /// What linking made, as copies share it, once there is one.
+    pub(crate) linked: Option<Arc<Linked>>,
 }
 
 impl Session {
@@ -280,7 +316,8 @@ impl Session {
             instances: Vec::new(),
             dropped: Vec::new(),
             coroutine_globals: Vec::new(),
-            stack_bytes_held: Cell::new(0),
+            stack_bytes_held: Held::new(0),
+            linked: None,
         }
     }
 
@@ -319,6 +356,7 @@ impl Session {
         kind: &FunctionType,
         cost: Cycles,
     ) -> Result<FunctionAddress, SessionError> {
+        self.linked = None;
         if cost > MAX_GAP {
             return Err(SessionError::HostCost { found: cost, allowed: MAX_GAP });
         }
@@ -357,6 +395,7 @@ impl Session {
     /// # Errors
     /// Refuses what exceeds `memory_pages`.
     pub fn add_memory(&mut self, kind: MemoryType) -> Result<MemoryAddress, SessionError> {
+        self.linked = None;
         let found = self.memory_pages() + u64::from(kind.minimum);
         check("memory_pages", found, self.limits.memory_pages)?;
         self.memories.push(Memory::new(kind));
@@ -368,14 +407,20 @@ impl Session {
     /// # Errors
     /// Refuses what exceeds `table_elements`.
     pub fn add_table(&mut self, kind: TableType) -> Result<TableAddress, SessionError> {
+        self.linked = None;
         let found = self.table_elements() + u64::from(kind.minimum);
         check("table_elements", found, self.limits.table_elements)?;
-        self.tables.push(Table { elements: alloc::vec![0; kind.minimum as usize], kind });
+        self.tables.push(Table {
+            elements: alloc::vec![0; kind.minimum as usize],
+            kept: None,
+            kind,
+        });
         Ok(TableAddress(self.tables.len() as u32 - 1))
     }
 
     /// Adds a global that no instance defines.
     pub fn add_global(&mut self, kind: GlobalType, value: u64) -> GlobalAddress {
+        self.linked = None;
         self.globals.push(narrowed(kind.value, value));
         self.global_types.push(kind);
         GlobalAddress(self.globals.len() as u32 - 1)
@@ -384,6 +429,7 @@ impl Session {
     /// Makes a global coroutine-local: each coroutine started from now on has its own value, first
     /// the session's. Call it before starting any.
     pub fn add_coroutine_global(&mut self, global: GlobalAddress) {
+        self.linked = None;
         if let Err(index) = self.coroutine_globals.binary_search(&global.0) {
             self.coroutine_globals.insert(index, global.0);
         }

@@ -104,6 +104,7 @@ pub(crate) enum Effect {
 }
 
 /// A lane: its kernel, and the state that the system keeps beside it.
+#[derive(Clone)]
 pub(crate) struct LaneState {
     pub(crate) id: u16,
     pub(crate) kernel: Lane,
@@ -188,6 +189,7 @@ impl LaneState {
 }
 
 /// Lanes and the sessions on them.
+#[derive(Clone)]
 pub struct Group {
     /// Ascending by lane number.
     pub(crate) lanes: Vec<LaneState>,

@@ -19,7 +19,8 @@
 //!    steer it from outside.
 //! 8. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
 //!    `wave_profile`, `books`).
-//! 9. *State*: a whole machine between two frames as bytes, and back (`state`).
+//! 9. *State*: a whole machine between two frames as bytes, and back (`state`); or kept in memory
+//!    to return to (`snapshot`).
 //!
 //! Law: the run digest is a function of the spec, the modules and the inputs. A driver that runs
 //! the groups of an open wave in another order, or at once, gets the same run, because groups share
@@ -99,6 +100,7 @@ mod profile;
 mod report;
 mod wave_profile;
 
+mod snapshot;
 mod state;
 
 pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
@@ -117,11 +119,12 @@ pub use live::{
 pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };
-pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence};
+pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, RunSummary, SessionSummary};
 pub use session::{FaultRecord, SessionOutcome};
+pub use snapshot::Snapshot;
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};

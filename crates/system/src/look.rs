@@ -59,6 +59,23 @@ pub struct ChannelLook {
     pub sources: Vec<SessionId>,
 }
 
+/// What a session has used so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionUsage {
+    /// Cycles charged to its coroutines.
+    pub cycles: u64,
+    /// Host operations it called.
+    pub host_calls: u64,
+    /// Messages it sent.
+    pub messages: u64,
+    /// Coroutines alive.
+    pub coroutines: u32,
+    /// Bytes of its memories.
+    pub memory_bytes: u64,
+    /// How it ended, once it has.
+    pub outcome: Option<SessionOutcome>,
+}
+
 /// A lane at this moment.
 #[derive(Clone, Debug)]
 pub struct LaneLook {
@@ -208,6 +225,27 @@ impl World {
             senders: channel.senders.iter().map(|sender| sender.name).collect(),
             sources: self.senders_of(id),
         })
+    }
+
+    /// What a session has used so far, in constant time; `None` if it does not exist.
+    #[must_use]
+    pub fn usage(&self, session: SessionId) -> Option<SessionUsage> {
+        self.session_groups.get(session.0 as usize)?;
+        let state = self.session_ref(session);
+        Some(SessionUsage {
+            cycles: state.cycles,
+            host_calls: state.host_calls,
+            messages: state.messages,
+            coroutines: state.tasks.live(),
+            memory_bytes: state.machine.memory_pages() * wavelock_machine::PAGE_BYTES as u64,
+            outcome: state.ended,
+        })
+    }
+
+    /// The number of sessions that have ended.
+    #[must_use]
+    pub const fn ended_sessions(&self) -> usize {
+        self.ended_sessions
     }
 
     /// The frame of the next input event.

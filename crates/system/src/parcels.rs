@@ -33,6 +33,13 @@ pub(crate) struct Parcel {
     effects: Vec<Incoming>,
 }
 
+impl Parcel {
+    /// Whether nothing is in it; a parcel is kept for its allocation.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+}
+
 impl Effect {
     /// Whether applying it can end or spawn a coroutine, on which effects to other groups may
     /// depend: a sender that is canceled does not queue.

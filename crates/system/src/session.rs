@@ -101,7 +101,7 @@ pub struct FaultRecord {
 pub(crate) const FAULTS_KEPT: usize = 16;
 
 /// A session and everything it owns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionState {
     pub(crate) id: SessionId,
     pub(crate) name: String,

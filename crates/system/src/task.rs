@@ -132,7 +132,7 @@ impl Wait {
 
 /// A live coroutine, without its stack: that is in a table of its own, so that it can run while
 /// other coroutines are changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Task {
     /// Its reference in its lane's kernel.
     pub(crate) kernel: CoroutineRef,
@@ -153,7 +153,7 @@ impl Family {
     const NONE: Self = Self { spawned: 0, joiners: NONE };
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "most entries are live; boxing them would cost a cache miss a step"
@@ -164,7 +164,7 @@ pub(crate) enum State {
     Ended { status: EndStatus, value: i64 },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) detached: bool,
@@ -181,7 +181,7 @@ const _: () = assert!(
 );
 
 /// All coroutines of a session, live and ended. Vectors are by slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TaskTable {
     pub(crate) entries: Vec<Entry>,
     /// Of live coroutines, up to the last slot that needed one; beyond the end [`Family::NONE`].

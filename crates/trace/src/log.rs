@@ -78,6 +78,25 @@ impl LaneLog {
         &self.kept
     }
 
+    /// Whether it has no event of this frame.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.end == 0 && self.hashed == 0 && !self.is_hashing && self.kept.is_empty()
+    }
+
+    /// Whether it holds all bytes of a frame.
+    #[must_use]
+    pub const fn keeps(&self) -> bool {
+        self.keep
+    }
+
+    /// Drops the events of this frame, as if it began again.
+    pub fn restart(&mut self) {
+        self.begin_frame();
+        self.hasher.reset();
+        self.is_hashing = false;
+    }
+
     /// Logs the start of a wave at this lane clock.
     pub fn wave(&mut self, clock: Cycles) {
         self.event(&Event::Wave { clock: clock.0 });

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Instant;
 use wavelock_abi::{Frame, LaneId};
 use wavelock_certify::{Certificate, CheckedWave, Checker, Facts, LaneFacts, Refusal};
-use wavelock_system::{HostFailure, RunOutcome, Sink, World};
+use wavelock_system::{HostFailure, RunOutcome, Sink, Snapshot, World};
 
 /// A wave runs on threads if all threads but the busiest would have this many cycles of work
 /// together: less is not worth two handovers (about 2 us where this was measured).
@@ -153,6 +153,17 @@ impl<P: Plan> Waves<P> {
     /// reads per wave.
     pub fn measure(&mut self) {
         self.stopwatch = Some(Instant::now());
+    }
+
+    /// Returns to a snapshot of this machine ([`World::roll_back`]), whatever the last round did:
+    /// planner and checker start anew.
+    pub fn roll_back(&mut self, snapshot: &Snapshot) {
+        self.world.roll_back(snapshot);
+        let spec = self.world.spec();
+        self.checker = Checker::new(spec.lanes, spec.sessions.len() as u32);
+        self.planner.refused();
+        (self.stepping, self.accepted) = (false, false);
+        self.session_facts.clear();
     }
 
     /// The world, between rounds.

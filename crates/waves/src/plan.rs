@@ -10,7 +10,8 @@ pub trait Plan {
     /// Overwrites `certificate` with one for the open wave of `world`; its allocations are reused.
     fn plan(&mut self, world: &World, certificate: &mut Certificate);
 
-    /// The checker refused the last certificate, so the sets in it must be sent again.
+    /// The checker refused the last certificate, or starts anew (a rollback): the sets must be sent
+    /// again.
     fn refused(&mut self);
 }
 

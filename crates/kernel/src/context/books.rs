@@ -55,7 +55,7 @@ impl Open {
 }
 
 /// The books of a lane.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Books {
     open: BTreeMap<u32, Open>,
     closed: Vec<ContextBook>,

@@ -5,6 +5,7 @@
 //! amortised; the deadline tier needs the worst-case bound.
 
 use crate::record::NIL;
+use crate::room::Room;
 use crate::types::Refusal;
 use alloc::vec::Vec;
 
@@ -17,11 +18,11 @@ pub(super) fn reserve_total<T>(table: &mut Vec<T>, len: usize, wanted: u32) -> R
     table.try_reserve_exact(more).map_err(|_| Refusal::OutOfMemory { wanted })
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct IndexHeap {
-    entries: Vec<Key>,
+    entries: Room<Key>,
     /// By slot: its index in `entries`, or [`NIL`].
-    positions: Vec<u32>,
+    positions: Room<u32>,
 }
 
 impl IndexHeap {
@@ -30,7 +31,7 @@ impl IndexHeap {
         let len = slots as usize;
         reserve_total(&mut self.entries, len, slots)?;
         reserve_total(&mut self.positions, len, slots)?;
-        self.positions.resize(len.max(self.positions.len()), NIL);
+        self.positions.fill_to(len, NIL);
         Ok(())
     }
 

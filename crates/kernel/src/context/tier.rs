@@ -22,8 +22,8 @@ use super::{
     ContextRefusal, ContextSettings, FAIR_SERVER, Notification, Terms,
 };
 use crate::record::NIL;
+use crate::room::Room;
 use crate::types::{Refusal, Tag};
-use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, CoroutineRef, Cycles, SchedulerCosts};
 
 /// What pays for the lane's time while its current coroutine runs.
@@ -147,17 +147,18 @@ impl Server {
 pub(crate) const SERVER: u32 = NIL;
 
 /// See the header.
+#[derive(Clone)]
 pub(crate) struct Tier {
     pub(crate) settings: ContextSettings,
     pub(crate) costs: SchedulerCosts,
-    pub(crate) contexts: Vec<Context>,
+    pub(crate) contexts: Room<Context>,
     pub(crate) free: u32,
     pub(crate) live: u32,
     pub(crate) capacity: u32,
     /// By coroutine slot: the context it holds, or [`NIL`].
-    pub(crate) by_coroutine: Vec<u32>,
+    pub(crate) by_coroutine: Room<u32>,
     /// By coroutine slot: the context it has lent, or [`NIL`].
-    pub(crate) lent: Vec<u32>,
+    pub(crate) lent: Room<u32>,
     pub(crate) ready: IndexHeap,
     pub(crate) missed: IndexHeap,
     pub(crate) releases: IndexHeap,
@@ -170,7 +171,7 @@ pub(crate) struct Tier {
     pub(crate) sequence: u64,
     /// Coroutines that lost their context and may not run without one.
     pub(crate) stranded: u32,
-    pub(crate) events: Vec<ContextEvent>,
+    pub(crate) events: Room<ContextEvent>,
     /// Which coroutine ran on which context, if that is recorded.
     pub(crate) books: Option<alloc::boxed::Box<super::books::Books>>,
 }
@@ -194,12 +195,12 @@ impl Tier {
         Self {
             settings,
             costs,
-            contexts: Vec::new(),
+            contexts: Room::new(),
             free: NIL,
             live: 0,
             capacity: 0,
-            by_coroutine: Vec::new(),
-            lent: Vec::new(),
+            by_coroutine: Room::new(),
+            lent: Room::new(),
             ready: IndexHeap::default(),
             missed: IndexHeap::default(),
             releases: IndexHeap::default(),
@@ -209,7 +210,7 @@ impl Tier {
             charged_until: 0,
             sequence: 0,
             stranded: 0,
-            events: Vec::new(),
+            events: Room::new(),
             books: None,
         }
     }
@@ -235,7 +236,7 @@ impl Tier {
         for table in [&mut self.by_coroutine, &mut self.lent] {
             let more = (coroutines as usize).saturating_sub(table.len());
             table.try_reserve(more).map_err(|_| Refusal::OutOfMemory { wanted: coroutines })?;
-            table.resize(table.len().max(coroutines as usize), NIL);
+            table.fill_to(coroutines as usize, NIL);
         }
         Ok(())
     }

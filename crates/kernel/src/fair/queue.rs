@@ -17,8 +17,8 @@ use super::entity::{
     divide_floor, lag_limit, units,
 };
 use super::tree::{Arena, Tree};
+use crate::room::Room;
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 use wavelock_abi::{Cycles, LatencyClass};
 
 /// Delayed entities that one pick dequeues at most, so that it stays O(log n) when many become
@@ -44,7 +44,7 @@ pub struct FairQueue {
     /// Effective slice of each class.
     slices: [Cycles; CLASSES],
     /// Indexed by the lane's slot.
-    pub(super) entities: Vec<Entity>,
+    pub(super) entities: Room<Entity>,
     pub(super) arena: Arena,
     /// Queued entities.
     pub(super) ready: Tree,
@@ -76,7 +76,7 @@ impl FairQueue {
         Self {
             settings,
             slices: LatencyClass::ALL.map(|class| settings.slice(class)),
-            entities: Vec::new(),
+            entities: Room::new(),
             arena: Arena::new(),
             ready: Tree::new(),
             delayed: Tree::new(),
@@ -100,7 +100,7 @@ impl FairQueue {
         let more = (slots as usize).saturating_sub(self.entities.len());
         self.arena.reserve(slots as usize, TREES)?;
         self.entities.try_reserve(more)?;
-        self.entities.resize(self.entities.len() + more, Entity::ABSENT);
+        self.entities.fill_to(slots as usize, Entity::ABSENT);
         Ok(())
     }
 

@@ -18,8 +18,8 @@
 use super::entity::VirtualTime;
 use crate::check::{Violation, equal, holds};
 use crate::record::NIL;
+use crate::room::Room;
 use alloc::collections::TryReserveError;
-use alloc::vec::Vec;
 
 /// Entries of a node.
 const FANOUT: usize = 16;
@@ -142,13 +142,13 @@ impl Node {
 /// The nodes of a queue's trees.
 #[derive(Clone, Debug)]
 pub(super) struct Arena {
-    nodes: Vec<Node>,
+    nodes: Room<Node>,
     free: u32,
 }
 
 impl Arena {
     pub(super) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: NIL }
+        Self { nodes: Room::new(), free: NIL }
     }
 
     /// Room for `entries` entries spread over `trees` trees in any shape the operations can reach.
@@ -158,7 +158,7 @@ impl Arena {
         // leaves/(m - 1), and again a thin node per level and tree.
         let leaves = entries / MIN_ENTRIES + 2 * trees;
         let nodes = leaves + leaves / (MIN_ENTRIES - 1) + (LEVELS + 1) * trees;
-        self.nodes.try_reserve(nodes.saturating_sub(self.nodes.len()))
+        self.nodes.reserve_total(nodes)
     }
 
     /// Nodes that are in a tree.
@@ -443,6 +443,7 @@ fn check_below(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     impl Tree {
         /// Breaks one invariant of a tree with at least one inner node.

@@ -4,6 +4,7 @@
 //! Contract: [`ChunkHashes::root`] is a function of the memory's bytes alone, whatever was digested
 //! before. The memory marks the chunks it writes; this file consumes the marks.
 
+use crate::keep::Mark;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -32,8 +33,8 @@ impl ChunkHashes {
         let chunks = bytes.len() / CHUNK_BYTES;
         let mut changed = self.resize(chunks);
         for (index, mark) in dirty.iter_mut().enumerate() {
-            if *mark != 0 {
-                *mark = 0;
+            if mark.is_unhashed() {
+                *mark = mark.hashed();
                 let chunk = &bytes[index * CHUNK_BYTES..(index + 1) * CHUNK_BYTES];
                 self.levels[0][index] = *blake3::hash(chunk).as_bytes();
                 push_once(&mut changed, index / FAN_OUT);
@@ -62,6 +63,12 @@ impl ChunkHashes {
         let _ = self.resize(chunks);
         self.levels.truncate(1);
         self.levels.first_mut().map_or(&mut [], Vec::as_mut_slice)
+    }
+
+    /// Forgets the chunks from this one on, and the nodes above all.
+    pub(crate) fn truncate(&mut self, chunks: usize) {
+        self.levels.truncate(1);
+        self.levels.iter_mut().for_each(|leaves| leaves.truncate(chunks));
     }
 
     /// Resizes the tree to a number of chunks; new chunks are zeros. Returns the nodes above the
@@ -118,7 +125,7 @@ mod tests {
         dirty[17] = 1;
         let written = hashes.root(&bytes, &mut dirty);
         assert_ne!(written, zeros);
-        assert!(dirty.iter().all(|mark| *mark == 0));
+        assert!(dirty.iter().all(|mark| !mark.is_unhashed()));
         let mut all = vec![1; 40];
         assert_eq!(ChunkHashes::default().root(&bytes, &mut all), written);
         bytes.resize(300 * CHUNK_BYTES, 0);

@@ -504,7 +504,11 @@ fn read_tables(input: &mut Reader<'_>, session: &mut Session) -> Result<(), Deco
         for _ in 0..count {
             elements.push(read_value(input, element, session)?);
         }
-        session.tables.push(Table { elements, kind: TableType { element, minimum, maximum } });
+        session.tables.push(Table {
+            elements,
+            kept: None,
+            kind: TableType { element, minimum, maximum },
+        });
     }
     Ok(())
 }

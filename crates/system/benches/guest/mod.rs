@@ -51,7 +51,7 @@ pub(crate) fn run(world: &mut World) -> f64 {
 }
 
 /// CPU time of this process, which has one thread.
-fn cpu_nanoseconds() -> f64 {
+pub(crate) fn cpu_nanoseconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|field| field.parse().ok()).expect("a number")
 }

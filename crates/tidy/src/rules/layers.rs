@@ -46,6 +46,8 @@ const LAYERS: &[Row] = &[
     Row { beside: &["view"], ..row("debug", 5) },
     // Of the kernel it uses only the names of reasons and sources.
     Row { only: Some(&["abi", "kernel", "trace"]), ..row("view", 5) },
+    // What an embedder uses of everything below.
+    row("wavelock", 5),
     row("cli", 6),
     row("tidy", TOOL),
     row("xtask", TOOL),
@@ -69,7 +71,9 @@ pub(super) fn direction(tree: &Tree, findings: &mut Vec<Finding>) {
         let mut find = |message: String| {
             findings.push(Finding { rule: "layer", path: package.folder.clone(), line: 0, message })
         };
-        if package.name != format!("wavelock-{}", package.folder) {
+        // The public crate has the project's own name.
+        let is_public = package.name == "wavelock" && package.folder == "wavelock";
+        if !is_public && package.name != format!("wavelock-{}", package.folder) {
             find(format!(
                 "package {} in directory {}: its name must be wavelock-{}",
                 package.name, package.folder, package.folder

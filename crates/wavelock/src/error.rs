@@ -1,0 +1,171 @@
+//! What can be wrong with what the embedder asks for, in one type.
+
+use std::fmt;
+use std::io;
+use wavelock_abi::{Cycles, Frame};
+use wavelock_manifest::{Diagnostics, in_words};
+use wavelock_replay::{MachineError, OpenError};
+use wavelock_system::{GiveError, HostFailure, LoadError, StateError};
+
+/// Why an operation was refused. Nothing has changed then, unless a variant says so.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// An engine of no threads.
+    NoThreads,
+    /// The bytes are no module that can be loaded: not WebAssembly or its text, not valid, or
+    /// beyond a limit.
+    Module(String),
+    /// The manifest is refused; each problem has its position.
+    Manifest(Box<Diagnostics>),
+    /// A file that the manifest names could not be read.
+    File {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The machine cannot be made.
+    Load(Box<LoadError>),
+    /// No session, or channel, of the machine has this name.
+    Unknown {
+        /// What it should name.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The nearest that exists.
+        nearest: Option<String>,
+    },
+    /// An input is refused.
+    Input(GiveError),
+    /// The machine is in the middle of a frame that [`Machine::advance_until`] or
+    /// [`Remote::interrupt`] stopped: finish it with `advance`, or `load` an earlier state.
+    ///
+    /// [`Machine::advance_until`]: crate::Machine::advance_until
+    /// [`Remote::interrupt`]: crate::Remote::interrupt
+    InFrame {
+        /// The frame.
+        frame: Frame,
+    },
+    /// [`Remote::interrupt`](crate::Remote::interrupt) stopped the frame between two waves; the
+    /// same frame continues with the next call.
+    Interrupted {
+        /// The frame.
+        frame: Frame,
+    },
+    /// The run has ended.
+    Over,
+    /// A snapshot of another machine.
+    OtherMachine,
+    /// A snapshot of a frame that was confirmed since.
+    Confirmed {
+        /// The frame of the snapshot.
+        frame: Frame,
+        /// Frames before this one are final.
+        confirmed: Frame,
+    },
+    /// The machine is being recorded already.
+    Recording,
+    /// A recording above level `inputs` of a machine that keeps no events.
+    NoEvents,
+    /// The quantum is longer than the policy allows.
+    Quantum {
+        /// The quantum.
+        found: Cycles,
+        /// The most allowed.
+        most: Cycles,
+    },
+    /// A trace or an exported machine cannot be read.
+    Open(OpenError),
+    /// The machine in a file cannot be made.
+    Machine(MachineError),
+    /// The state cannot be written or restored.
+    State(StateError),
+    /// Writing or reading failed.
+    Io(io::Error),
+    /// The host could not continue. The machine is unusable.
+    Host(HostFailure),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoThreads => f.write_str("an engine needs at least 1 thread, found 0"),
+            Self::Module(error) => f.write_str(error),
+            Self::Manifest(diagnostics) => diagnostics.fmt(f),
+            Self::File { path, error } => write!(f, "cannot read `{}`: {error}", path.display()),
+            Self::Load(error) => f.write_str(&in_words(error)),
+            Self::Unknown { what, name, nearest } => {
+                write!(f, "there is no {what} `{name}`")?;
+                nearest.iter().try_for_each(|near| write!(f, "; did you mean `{near}`?"))
+            }
+            Self::Input(error) => error.fmt(f),
+            Self::InFrame { frame } => {
+                write!(f, "the machine is inside frame {}: finish it with `advance` first", frame.0)
+            }
+            Self::Interrupted { frame } => {
+                write!(f, "frame {} was interrupted: the next call continues it", frame.0)
+            }
+            Self::Over => f.write_str("the run has ended"),
+            Self::OtherMachine => f.write_str("the snapshot is of another machine"),
+            Self::Confirmed { frame, confirmed } => write!(
+                f,
+                "the snapshot is of frame {}, but frames before {} are confirmed: a larger \
+                 `MachineBuilder::rollback` keeps more of them open",
+                frame.0, confirmed.0
+            ),
+            Self::Recording => f.write_str("the machine is being recorded already"),
+            Self::NoEvents => f.write_str(
+                "the machine keeps no events to record above level `inputs`: see \
+                 `MachineBuilder::events`",
+            ),
+            Self::Quantum { found, most } => write!(
+                f,
+                "the quantum is {} cycles: at most {} are allowed under `fair`",
+                found.0, most.0
+            ),
+            Self::Open(error) => error.fmt(f),
+            Self::Machine(error) => error.fmt(f),
+            Self::State(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Host(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Manifest(error) => Some(error),
+            Self::File { error, .. } | Self::Io(error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::Input(error) => Some(error),
+            Self::Open(error) => Some(error),
+            Self::Machine(error) => Some(error),
+            Self::State(error) => Some(error),
+            Self::Host(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($error:ty => $variant:expr;)*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                $variant(error)
+            }
+        }
+    )*};
+}
+
+from! {
+    GiveError => Self::Input;
+    HostFailure => Self::Host;
+    OpenError => Self::Open;
+    MachineError => Self::Machine;
+    StateError => Self::State;
+    io::Error => Self::Io;
+    LoadError => |error| Self::Load(Box::new(error));
+    Diagnostics => |error| Self::Manifest(Box::new(error));
+}

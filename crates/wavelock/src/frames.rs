@@ -1,0 +1,158 @@
+//! Frames between their end and their confirmation: what the report of the last one borrows, and
+//! what recorder and observers have still to get.
+
+use crate::error::Error;
+use crate::machine::Session;
+use crate::recording::Recording;
+use crate::report::{FrameReport, Observer};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use wavelock_abi::{Frame, SessionId};
+use wavelock_system::{Input, RunOutcome, SessionOutcome, Sink};
+use wavelock_trace::Digest;
+
+/// What leaves the machine while a frame runs.
+#[derive(Default)]
+pub(crate) struct Collected {
+    outputs: Vec<(Session, Vec<u8>)>,
+    logs: Vec<(Session, Vec<u8>)>,
+    /// Inputs of the frame that is running.
+    inputs: Vec<Input>,
+    /// The frame that ran, for a recorder; none when nothing happened.
+    ran: Vec<Arc<Ran>>,
+    /// Whether a recorder needs the frame, and its events.
+    recorded: Option<bool>,
+}
+
+/// A frame that ran, as a recorder gets it.
+pub(crate) struct Ran {
+    frame: Frame,
+    digest: Digest,
+    inputs: Vec<Input>,
+    boundary: Vec<u8>,
+    lanes: Vec<Vec<u8>>,
+}
+
+impl Ran {
+    /// Sends it on as the machine did.
+    pub(crate) fn send(&self, sink: &mut dyn Sink) {
+        if !self.inputs.is_empty() {
+            sink.inputs(self.frame, &self.inputs);
+        }
+        let mut lanes = self.lanes.iter().map(Vec::as_slice);
+        sink.frame(self.frame, self.digest, &self.boundary, &mut lanes);
+    }
+}
+
+impl Sink for Collected {
+    fn output(&mut self, session: SessionId, bytes: &[u8]) {
+        self.outputs.push((Session::new(session), bytes.into()));
+    }
+
+    fn log(&mut self, session: SessionId, bytes: &[u8]) {
+        self.logs.push((Session::new(session), bytes.into()));
+    }
+
+    fn inputs(&mut self, _frame: Frame, inputs: &[Input]) {
+        if self.recorded.is_some() {
+            self.inputs = inputs.into();
+        }
+    }
+
+    fn frame(
+        &mut self,
+        frame: Frame,
+        digest: Digest,
+        boundary: &[u8],
+        lanes: &mut dyn Iterator<Item = &[u8]>,
+    ) {
+        let Some(with_events) = self.recorded else { return };
+        let (boundary, lanes) = match with_events {
+            true => (boundary.into(), lanes.map(<[u8]>::to_vec).collect()),
+            false => (Vec::new(), Vec::new()),
+        };
+        let inputs = std::mem::take(&mut self.inputs);
+        self.ran.push(Arc::new(Ran { frame, digest, inputs, boundary, lanes }));
+    }
+}
+
+/// A frame that has ended.
+pub(crate) struct Ended {
+    pub(crate) frame: Frame,
+    pub(crate) digest: Digest,
+    pub(crate) outcome: Option<RunOutcome>,
+    pub(crate) ended: Vec<(Session, SessionOutcome)>,
+    pub(crate) refused: Vec<Error>,
+    pub(crate) wall: Duration,
+    pub(crate) collected: Collected,
+}
+
+impl Ended {
+    pub(crate) fn report(&self) -> FrameReport<'_> {
+        FrameReport {
+            frame: self.frame,
+            digest: self.digest,
+            outputs: &self.collected.outputs,
+            logs: &self.collected.logs,
+            ended: &self.ended,
+            refused: &self.refused,
+            outcome: self.outcome,
+            wall: self.wall,
+        }
+    }
+}
+
+/// Frames that are not confirmed, and those who get them when they are.
+#[derive(Default)]
+pub(crate) struct Frames {
+    pub(crate) recording: Option<Recording>,
+    with_events: bool,
+    observers: Vec<Box<dyn Observer>>,
+    open: VecDeque<Arc<Ended>>,
+    /// Frames before this one are final.
+    pub(crate) confirmed: Frame,
+}
+
+impl Frames {
+    /// What the next frame is collected in.
+    pub(crate) fn collector(&self) -> Collected {
+        let recorded = self.recording.as_ref().map(|_| self.with_events);
+        Collected { recorded, ..Collected::default() }
+    }
+
+    pub(crate) fn record(&mut self, recording: Recording, with_events: bool) {
+        (self.recording, self.with_events) = (Some(recording), with_events);
+    }
+
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    /// A frame has ended. It stays open until it is confirmed.
+    pub(crate) fn push(&mut self, ended: Arc<Ended>) {
+        if self.recording.is_some() || !self.observers.is_empty() {
+            self.open.push_back(ended);
+        }
+    }
+
+    /// Frames before `frame` are final: recorder and observers get them.
+    pub(crate) fn confirm(&mut self, frame: Frame) {
+        self.confirmed = self.confirmed.max(frame);
+        while let Some(ended) = self.open.pop_front_if(|open| open.frame < frame) {
+            if let Some(recording) = &self.recording
+                && !ended.collected.ran.is_empty()
+            {
+                recording.frames(ended.collected.ran.clone());
+            }
+            for observer in &mut self.observers {
+                observer.frame(&ended.report());
+            }
+        }
+    }
+
+    /// The machine returned to the boundary before `frame`: later frames never were.
+    pub(crate) fn undo(&mut self, frame: Frame) {
+        while self.open.pop_back_if(|open| open.frame >= frame).is_some() {}
+    }
+}

@@ -1,0 +1,515 @@
+//! A machine in the embedder's hands: inputs in, frames forward, states back.
+
+use crate::builder::MachineBuilder;
+use crate::engine::{Engine, Module};
+use crate::error::Error;
+use crate::frames::{Collected, Ended, Frames};
+use crate::recording::{Recorded, Recording};
+use crate::remote::Remote;
+use crate::report::{FrameReport, Observer, Usage};
+use std::fmt;
+use std::io::{Read, Seek, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wavelock_abi::{Frame, SessionId};
+use wavelock_replay::{Archive, Level, RecordedMachine, write_snapshot};
+use wavelock_system::{Input, Recipient, RunOutcome, Stage, World};
+use wavelock_trace::Digest;
+use wavelock_waves::{Round, Waves};
+
+/// A session of a machine. Never used again for another session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Session(SessionId);
+
+impl Session {
+    pub(crate) const fn new(id: SessionId) -> Self {
+        Self(id)
+    }
+
+    pub(crate) const fn id(self) -> SessionId {
+        self.0
+    }
+
+    /// Its number: sessions are numbered in the order in which they were added.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0.0
+    }
+
+    /// The session with this number. One that does not exist is refused where it is used.
+    #[must_use]
+    pub const fn of_number(number: u32) -> Self {
+        Self(SessionId(number))
+    }
+}
+
+/// A state between two frames, to return to. It shares with others what did not change; cloning it
+/// costs a reference count, and it can be dropped on any thread.
+#[derive(Clone)]
+pub struct Snapshot(wavelock_system::Snapshot);
+
+impl Snapshot {
+    /// The frame that starts next.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        self.0.next_frame()
+    }
+
+    /// The run digest at that point.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.0.digest()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("frame", &self.frame().0).finish_non_exhaustive()
+    }
+}
+
+/// A frame that was started and has not ended.
+struct Running {
+    frame: Frame,
+    collected: Collected,
+    refused: Vec<Error>,
+    wall: Duration,
+}
+
+/// A machine: sessions, their state, and the frame loop.
+///
+/// What it is told ([`Machine::input`] and the like) is an input of the next frame: recorded, and
+/// in the digest. Everything else here is about the host and in no digest: how many threads run it,
+/// when it advances, snapshots, observers. So the same inputs at the same frames give the same
+/// digests on every host.
+///
+/// Nothing panics on wrong arguments; an operation that is refused has changed nothing.
+pub struct Machine {
+    waves: Waves,
+    modules: Vec<Module>,
+    frames: Frames,
+    running: Option<Running>,
+    /// The last frame, which reports borrow.
+    last: Arc<Ended>,
+    remote: Remote,
+    rollback: u64,
+    events: bool,
+    warnings: Vec<String>,
+    /// By session: whether its end was reported.
+    ended: Vec<bool>,
+}
+
+/// Making a machine.
+impl Machine {
+    /// Describes a machine in code.
+    #[must_use]
+    pub fn builder(engine: &Engine) -> MachineBuilder {
+        MachineBuilder::new(engine)
+    }
+
+    pub(crate) fn start(
+        engine: &Engine,
+        mut world: World,
+        modules: Vec<Module>,
+        rollback: u64,
+        events: bool,
+        warnings: Vec<String>,
+    ) -> Result<Self, Error> {
+        let next = world.next_frame_number();
+        world.allow(next);
+        let ended = vec![false; world.spec().sessions.len()];
+        let last = Arc::new(Ended {
+            frame: world.frame(),
+            digest: world.digest(),
+            outcome: world.outcome(),
+            ended: Vec::new(),
+            refused: Vec::new(),
+            wall: Duration::ZERO,
+            collected: Collected::default(),
+        });
+        let waves = Waves::new(world, engine.threads()).map_err(|_| Error::NoThreads)?;
+        let mut frames = Frames::default();
+        frames.confirm(next);
+        let (running, remote) = (None, Remote::default());
+        Ok(Self {
+            waves,
+            modules,
+            frames,
+            running,
+            last,
+            remote,
+            rollback,
+            events,
+            warnings,
+            ended,
+        })
+    }
+
+    /// The machine that [`Machine::export`], `wavelock snapshot` or a recording with snapshots
+    /// wrote, in the last state that the file holds.
+    ///
+    /// # Errors
+    /// The file is none, is damaged, or holds no state.
+    pub fn import(engine: &Engine, file: impl Read + Seek) -> Result<Self, Error> {
+        let mut archive = Archive::open(file)?;
+        let newest = archive.last_snapshot(|_| true)?;
+        let mut modules = Vec::new();
+        for bytes in &archive.machine.modules {
+            modules.push(engine.module(bytes)?);
+        }
+        let world = match newest {
+            Some(number) => archive.restore(number, false)?,
+            None => {
+                let RecordedMachine { spec, inputs, .. } = archive.machine.clone();
+                World::load(spec, inputs, false)?.world
+            }
+        };
+        Self::start(engine, world, modules, 0, false, Vec::new())
+    }
+
+    /// What is likely wrong with the machine and stops nothing.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// Inputs of the next frame: recorded, and in the digest. Each returns the frame it is for.
+impl Machine {
+    /// Gives a session these bytes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the limit and the numbers.
+    pub fn input(&mut self, to: Session, bytes: &[u8]) -> Result<Frame, Error> {
+        self.give(Input::Bytes { to: Recipient::Session(to.0), bytes: bytes.into() })
+    }
+
+    /// Gives every session these bytes.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the limit and the numbers.
+    pub fn input_all(&mut self, bytes: &[u8]) -> Result<Frame, Error> {
+        self.give(Input::Bytes { to: Recipient::All, bytes: bytes.into() })
+    }
+
+    /// Gives a session these bytes in a later frame.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the limit and the numbers, among them a frame that has started.
+    pub fn input_at(&mut self, frame: Frame, to: Session, bytes: &[u8]) -> Result<(), Error> {
+        let input = Input::Bytes { to: Recipient::Session(to.0), bytes: bytes.into() };
+        Ok(self.waves.world_mut().give_at(frame, input)?)
+    }
+
+    /// Ends the input of a session: what it has not read is the last.
+    ///
+    /// # Errors
+    /// [`Error::Input`].
+    pub fn close_input(&mut self, to: Session) -> Result<Frame, Error> {
+        self.give(Input::End { to: Recipient::Session(to.0) })
+    }
+
+    /// Ends the machine with its next frame.
+    ///
+    /// # Errors
+    /// [`Error::Input`].
+    pub fn stop(&mut self) -> Result<Frame, Error> {
+        self.give(Input::Stop)
+    }
+
+    fn give(&mut self, input: Input) -> Result<Frame, Error> {
+        Ok(self.waves.world_mut().give(input)?)
+    }
+
+    /// The machine from other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+}
+
+/// Running.
+impl Machine {
+    /// Runs one frame. A frame in which nothing happens takes constant time.
+    ///
+    /// # Errors
+    /// [`Error::Over`] when the run has ended; [`Error::Interrupted`]; [`Error::Host`] when the
+    /// host could not continue.
+    pub fn advance(&mut self) -> Result<FrameReport<'_>, Error> {
+        while !self.run(None)? {}
+        Ok(self.last.report())
+    }
+
+    /// Runs one frame, or part of it: `None` when the time was up between two of its waves. The
+    /// next call continues the same frame. How a frame is divided is in no digest.
+    ///
+    /// # Errors
+    /// As [`Machine::advance`].
+    pub fn advance_until(&mut self, deadline: Instant) -> Result<Option<FrameReport<'_>>, Error> {
+        Ok(if self.run(Some(deadline))? { Some(self.last.report()) } else { None })
+    }
+
+    /// Whether the frame has ended.
+    fn run(&mut self, deadline: Option<Instant>) -> Result<bool, Error> {
+        let began = Instant::now();
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => self.begin()?,
+        };
+        let result = self.rounds(&mut running.collected, deadline, running.frame);
+        running.wall += began.elapsed();
+        match result {
+            Ok(true) => {
+                self.end(running);
+                Ok(true)
+            }
+            Ok(false) => {
+                self.running = Some(running);
+                Ok(false)
+            }
+            Err(error) => {
+                self.running = Some(running);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Running, Error> {
+        if self.outcome().is_some() {
+            return Err(Error::Over);
+        }
+        let world = self.waves.world_mut();
+        let frame = world.next_frame_number();
+        let inputs = self.remote.take();
+        let refused: Vec<Error> = inputs
+            .into_iter()
+            .filter_map(|input| world.give(input).err())
+            .map(Error::from)
+            .collect();
+        world.allow(Frame(frame.0 + 1));
+        Ok(Running { frame, collected: self.frames.collector(), refused, wall: Duration::ZERO })
+    }
+
+    fn rounds(
+        &mut self,
+        collected: &mut Collected,
+        deadline: Option<Instant>,
+        frame: Frame,
+    ) -> Result<bool, Error> {
+        loop {
+            if self.remote.take_interrupt() {
+                return Err(Error::Interrupted { frame });
+            }
+            if self.waves.round(collected)? == Round::Over {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn end(&mut self, running: Running) {
+        let Running { frame, collected, refused, wall } = running;
+        let world = self.waves.world();
+        let mut ended = Vec::new();
+        if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
+            for (number, reported) in (0u32..).zip(&mut self.ended) {
+                let session = SessionId(number);
+                let outcome = world.usage(session).and_then(|usage| usage.outcome);
+                if let Some(outcome) = outcome.filter(|_| !*reported) {
+                    *reported = true;
+                    ended.push((Session(session), outcome));
+                }
+            }
+        }
+        let (digest, outcome) = (world.digest(), world.outcome());
+        let next = world.next_frame_number();
+        self.last = Arc::new(Ended { frame, digest, outcome, ended, refused, wall, collected });
+        self.frames.push(self.last.clone());
+        let is_over = outcome.is_some();
+        let confirmed = match is_over {
+            true => Frame(frame.0.saturating_add(1).saturating_sub(self.rollback)),
+            false => Frame(next.0.saturating_sub(self.rollback)),
+        };
+        self.frames.confirm(confirmed);
+    }
+
+    /// The frame that the next [`Machine::advance`] runs, or continues.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        self.running
+            .as_ref()
+            .map_or(self.waves.world().next_frame_number(), |running| running.frame)
+    }
+
+    /// The run digest as of the last frame that ended.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.waves.world().digest()
+    }
+
+    /// How the run ended, once it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<RunOutcome> {
+        self.waves.world().outcome()
+    }
+
+    /// The session of a name.
+    #[must_use]
+    pub fn session(&self, name: &str) -> Option<Session> {
+        let sessions = &self.waves.world().spec().sessions;
+        let at = sessions.iter().position(|session| session.name == name)?;
+        Some(Session(SessionId(at as u32)))
+    }
+
+    /// The name of a session.
+    #[must_use]
+    pub fn name(&self, session: Session) -> Option<&str> {
+        let session = self.waves.world().spec().sessions.get(session.0.0 as usize)?;
+        Some(&session.name)
+    }
+
+    /// Every session, in order.
+    pub fn sessions(&self) -> impl Iterator<Item = Session> + use<> {
+        (0..self.waves.world().spec().sessions.len() as u32).map(Session::of_number)
+    }
+
+    /// What a session has used so far, in constant time; `None` if it does not exist.
+    #[must_use]
+    pub fn usage(&self, session: Session) -> Option<Usage> {
+        self.waves.world().usage(session.0).map(Usage::from)
+    }
+}
+
+/// States: in no digest.
+impl Machine {
+    /// The state between two frames, to [`load`](Machine::load) again. Costs what changed since the
+    /// last one.
+    ///
+    /// # Errors
+    /// [`Error::InFrame`] in the middle of a frame.
+    pub fn save(&mut self) -> Result<Snapshot, Error> {
+        self.check_boundary()?;
+        Ok(Snapshot(self.waves.world_mut().snapshot()?))
+    }
+
+    /// Returns to a state, whatever happened since: also from the middle of a frame, and from the
+    /// run's end. Inputs that were given and not taken are those of the snapshot.
+    ///
+    /// # Errors
+    /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed.
+    pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        if !snapshot.0.is_of(self.waves.world()) {
+            return Err(Error::OtherMachine);
+        }
+        let (frame, confirmed) = (snapshot.frame(), self.frames.confirmed);
+        if frame < confirmed {
+            return Err(Error::Confirmed { frame, confirmed });
+        }
+        self.running = None;
+        self.waves.roll_back(&snapshot.0);
+        self.frames.undo(frame);
+        let world = self.waves.world_mut();
+        world.allow(frame);
+        for (number, reported) in (0u32..).zip(&mut self.ended) {
+            *reported = world.usage(SessionId(number)).is_some_and(|usage| usage.outcome.is_some());
+        }
+        Ok(())
+    }
+
+    /// Frames before this one will not be undone: recorder and observers get them, and snapshots of
+    /// earlier frames are refused. Frames that have not run cannot be confirmed yet.
+    pub fn confirm(&mut self, frame: Frame) {
+        let next = self.waves.world().next_frame_number();
+        self.frames.confirm(frame.min(next));
+    }
+
+    /// Writes the machine with its modules and its state to a file that [`Machine::import`],
+    /// `wavelock resume` and `wavelock inspect` read. Inputs that wait for their frames are not in
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::InFrame`], [`Error::Over`], [`Error::Io`].
+    pub fn export(&mut self, out: impl Write) -> Result<(), Error> {
+        self.check_boundary()?;
+        if self.outcome().is_some() {
+            return Err(Error::Over);
+        }
+        let machine = self.description();
+        write_snapshot(out, &machine, self.waves.world_mut())?;
+        Ok(())
+    }
+
+    fn check_boundary(&self) -> Result<(), Error> {
+        match &self.running {
+            Some(running) if matches!(self.waves.world().stage(), Stage::Frame | Stage::Wave) => {
+                Err(Error::InFrame { frame: running.frame })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn description(&self) -> RecordedMachine {
+        RecordedMachine {
+            spec: self.waves.world().spec().clone(),
+            modules: self.modules.iter().map(|module| module.bytes().into()).collect(),
+            inputs: Vec::new(),
+        }
+    }
+}
+
+/// Watching: in no digest.
+impl Machine {
+    /// Records confirmed frames from here on. The trace is what `wavelock replay`, `debug` and
+    /// `diff` read; it replays without this program.
+    ///
+    /// # Errors
+    /// [`Error::Recording`], [`Error::InFrame`], [`Error::NoEvents`], [`Error::Io`].
+    pub fn record(&mut self, out: impl Write + Send + 'static, level: Level) -> Result<(), Error> {
+        if self.frames.recording.is_some() {
+            return Err(Error::Recording);
+        }
+        self.check_boundary()?;
+        if self.outcome().is_some() {
+            return Err(Error::Over);
+        }
+        if level > Level::Inputs && !self.events {
+            return Err(Error::NoEvents);
+        }
+        let world = self.waves.world();
+        let next = world.next_frame_number();
+        let from = if next > Frame::ZERO { Some(world.save()?) } else { None };
+        let recording = Recording::start(out, self.description(), level, from)?;
+        // Frames before this one are in no trace, so none of them may be undone.
+        self.frames.confirm(next);
+        self.frames.record(recording, level > Level::Inputs);
+        Ok(())
+    }
+
+    /// Confirms all frames and writes the end of the trace.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the trace is valid up to its last complete chunk. `Ok(None)` if nothing was
+    /// recorded.
+    pub fn finish_recording(&mut self) -> Result<Option<Recorded>, Error> {
+        self.check_boundary()?;
+        self.frames.confirm(Frame(self.last.frame.0.saturating_add(1)));
+        let Some(recording) = self.frames.recording.take() else { return Ok(None) };
+        recording.finish(self.waves.world_mut().summary()).map(Some)
+    }
+
+    /// Shows every confirmed frame to an observer.
+    pub fn observe(&mut self, observer: impl Observer + 'static) {
+        self.frames.observe(Box::new(observer));
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine")
+            .field("frame", &self.frame().0)
+            .field("digest", &self.digest().to_string())
+            .finish_non_exhaustive()
+    }
+}
