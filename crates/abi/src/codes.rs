@@ -90,4 +90,5 @@ faults! {
     NullReference = 11, "null reference";
     BadPointer = 12, "a pointer passed to a host operation is outside the guest's memory";
     BadEntry = 13, "the coroutine's entry is not a function of the type a coroutine needs";
+    HostFunction = 14, "a function of the embedder failed, or has no code here";
 }

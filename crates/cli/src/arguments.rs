@@ -273,6 +273,10 @@ pub struct ResumeArguments {
     /// The trace of the continued run.
     #[command(flatten)]
     pub recording: RecordArguments,
+    /// Count what costs a look at every pick too, and print the counters of every lane; the same
+    /// run, a little slower
+    #[arg(long)]
+    pub measure: bool,
     /// Write a cost report of the continued run to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -305,6 +309,10 @@ pub struct RunArguments {
     /// The trace.
     #[command(flatten)]
     pub recording: RecordArguments,
+    /// Count what costs a look at every pick too, and print the counters of every lane; the same
+    /// run, a little slower
+    #[arg(long)]
+    pub measure: bool,
     /// Write a cost report to this file, for `wavelock report`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

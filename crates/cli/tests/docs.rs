@@ -12,6 +12,7 @@ use wavelock_abi::{
 use wavelock_cli::manifest::{Key, Policy, TABLES};
 use wavelock_cli::report::Metric;
 use wavelock_cli::{Arguments, Exit};
+use wavelock_kernel::{Counter, CounterClass};
 use wavelock_trace::{Event, StopCode};
 
 /// The text between `<!-- NAME -->` and `<!-- end of NAME -->`, as byte offsets.
@@ -68,6 +69,13 @@ fn command_line_sections() -> Vec<Section> {
     let named = |name: &str, meaning: &str| vec![format!("`{name}`"), meaning.to_owned()];
     let policies = Policy::ALL.iter().map(|policy| named(policy.name(), policy.meaning()));
     let metrics = Metric::ALL.iter().map(|metric| named(metric.name(), metric.meaning()));
+    let counters = Counter::ALL.iter().map(|counter| {
+        let kept = match counter.class() {
+            CounterClass::Permanent => "always",
+            CounterClass::Measured => "with `--measure`",
+        };
+        vec![format!("`{}`", counter.name()), kept.to_owned(), counter.meaning().to_owned()]
+    });
     let exits =
         Exit::ALL.iter().map(|exit| vec![exit.code().to_string(), exit.meaning().to_owned()]);
     vec![
@@ -77,6 +85,7 @@ fn command_line_sections() -> Vec<Section> {
         ("cli.md", "flags", flags()),
         ("cli.md", "exits", table(&["code", "meaning"], exits.collect())),
         ("cli.md", "metrics", table(&["metric", "meaning"], metrics.collect())),
+        ("cli.md", "counters", table(&["counter", "kept", "meaning"], counters.collect())),
     ]
 }
 

@@ -80,6 +80,7 @@ fn sample() -> Report {
         log: None,
         faults: Vec::new(),
         kills: Vec::new(),
+        missed_ports: Vec::new(),
         cap: Vec::new(),
     };
     let operation =
@@ -106,6 +107,8 @@ fn sample() -> Report {
                 peak: 4,
             },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
+            lanes: Vec::new(),
+            services: Vec::new(),
             deadlock: None,
             telemetry: None,
         },

@@ -892,3 +892,131 @@ fn ctrl_c_ends_a_run_at_a_boundary_with_whole_files() {
     let (output, _) = interrupt(&["run", "loop.wat", "--frame-cycles", "1_000_000_000_000"], 2);
     assert_eq!(output.status.code(), Some(130));
 }
+
+/// Asks for a port that the manifest does not give it.
+const ASKS: &str = r#"(module
+  (import "wavelock" "port" (func $port (param i32 i32) (result i32)))
+  (memory 1) (data (i32.const 0) "results")
+  (func (export "_start") (drop (call $port (i32.const 0) (i32.const 7)))))"#;
+
+/// As a compiler for C would: a function that pushes 16 bytes is spawned without a stack.
+const NO_STACK: &str = r#"(module
+  (import "wavelock" "spawn" (func $spawn (param i32 i64) (result i64)))
+  (memory 1) (table 1 funcref) (elem (i32.const 0) $child)
+  (global $__stack_pointer (export "__stack_pointer") (mut i32) (i32.const 65536))
+  (func $push (result i32)
+    (global.set $__stack_pointer (i32.sub (global.get $__stack_pointer) (i32.const 16)))
+    (i32.store (global.get $__stack_pointer) (i32.const 1))
+    (i32.const 0))
+  (func $child (param i64) (result i64) (i64.extend_i32_u (call $push)))
+  (func (export "_start") (drop (call $spawn (i32.const 0) (i64.const 0)))))"#;
+
+const VECTOR: &str = r#"(module
+  (func (export "main") (result i32) (i32x4.extract_lane 0 (v128.const i32x4 1 2 3 4))))"#;
+
+/// What a new user does wrong, and the answers, in one file.
+#[test]
+fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
+    let manifest = |text: &str| format!("[[session]]\nname = \"bot\"\n{text}\n");
+    let files = [
+        ("bot.c", "int main(void) { return 0; }\n".to_owned()),
+        ("hello.wat", HELLO.to_owned()),
+        ("take.wat", TAKE_ONE.to_owned()),
+        ("four.jsonl", FOUR_EVENTS.to_owned()),
+        ("broken.wat", "(module\n  (func (export \"main\")\n    (i32.cons 1)))\n".to_owned()),
+        ("crash.wat", CRASH.to_owned()),
+        ("wait.wat", WAIT.to_owned()),
+        ("loop.wat", LOOP.to_owned()),
+        ("three.wat", THREE.to_owned()),
+        ("missing.wat", MISSING.to_owned()),
+        ("asks.wat", ASKS.to_owned()),
+        ("no-stack.wat", NO_STACK.to_owned()),
+        ("vector.wat", VECTOR.to_owned()),
+        ("no-entry.wat", "(module (func (export \"go\")))".to_owned()),
+        ("bot.toml", BOT.to_owned()),
+        ("key.toml", manifest("modul = \"hello.wat\"")),
+        ("absent.toml", manifest("module = \"helo.wat\"")),
+        ("small.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 10")),
+    ];
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let folder = folder("mistakes", &files);
+    std::fs::write(folder.join("component.wasm"), b"\0asm\x0d\0\x01\0").expect("a file");
+    std::fs::write(folder.join("native.wasm"), b"\x7fELF\x02\x01\x01").expect("a file");
+    let record = ["run", "take.wat", "--record", "take.trace"];
+    assert_eq!(wavelock(&folder, &record).status.code(), Some(0));
+    let trace = std::fs::read(folder.join("take.trace")).expect("the trace");
+    std::fs::write(folder.join("killed.trace"), &trace[..trace.len() - 40]).expect("a file");
+    let mistakes: [(&str, &[&str]); 24] = [
+        ("source code instead of a module", &["run", "bot.c"]),
+        ("a component", &["run", "component.wasm"]),
+        ("a native program", &["run", "native.wasm"]),
+        ("a module that uses SIMD", &["run", "vector.wat"]),
+        ("text with a mistake", &["run", "broken.wat"]),
+        ("a module without an entry", &["run", "no-entry.wat"]),
+        ("imports that do not exist", &["run", "missing.wat"]),
+        ("a folder", &["run", "."]),
+        ("a file that does not exist", &["run", "helo.wat"]),
+        ("a module that does not exist", &["run", "absent.toml"]),
+        ("an unknown key", &["run", "key.toml"]),
+        ("a cap that cannot be enforced", &["run", "small.toml"]),
+        ("a command that does not exist", &["rum", "hello.wat"]),
+        ("a trace instead of a machine", &["run", "take.trace"]),
+        ("a machine instead of a trace", &["replay", "hello.wat"]),
+        ("the trace of a killed run", &["replay", "killed.trace"]),
+        ("a flag that a trace cannot honour", &["debug", "take.trace", "--lanes", "2"]),
+        ("input that nobody reads", &["run", "take.wat", "--input", "four.jsonl"]),
+        ("a port that was not given", &["run", "asks.wat"]),
+        ("a spawn without a stack", &["run", "no-stack.wat"]),
+        ("a fault, with the lines of its callers", &["run", "crash.wat"]),
+        ("a wait that cannot end", &["run", "wait.wat"]),
+        ("a bot that its budget ends", &["run", "bot.toml"]),
+        ("a machine that `lab` might not end", &["lab", "hello.wat"]),
+    ];
+    let mut told = String::new();
+    for (number, (title, arguments)) in (1..).zip(mistakes) {
+        let output = text(&wavelock(&folder, arguments));
+        told += &format!("## {number}. {title}\n$ wavelock {}\n{output}\n", arguments.join(" "));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/mistakes.txt");
+    if std::env::var_os("WAVELOCK_BLESS").is_some() {
+        std::fs::write(&path, &told).expect("bless");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(expected, told, "run with WAVELOCK_BLESS=1 to accept");
+}
+
+#[test]
+fn measuring_changes_nothing_and_prints_the_lanes() {
+    let files = [("crowd.toml", CROWD), ("sender.wat", SENDER), ("sum.wat", SUM)];
+    let folder = folder("measure", &files);
+    let run = |more: &[&str]| {
+        let arguments = [&["run", "crowd.toml", "--workers", "1", "--json"], more].concat();
+        json(&wavelock(&folder, &arguments))
+    };
+    let (plain, measured) = (run(&[]), run(&["--measure"]));
+    assert_eq!(plain["digest"], measured["digest"]);
+    let sum = |object: &Value, of: &dyn Fn(&Value) -> Option<u64>| -> u64 {
+        object["lanes"].as_array().expect("lanes").iter().filter_map(of).sum()
+    };
+    // The lanes are the ledger: their sums are the totals, and so are those of the sessions.
+    for part in ["charged", "overhead", "idle"] {
+        let lanes = sum(&plain, &|lane| lane[part].as_u64());
+        assert_eq!(plain["cycles"][part].as_u64(), Some(lanes), "{part}");
+    }
+    let sessions = plain["sessions"].as_array().expect("sessions").iter();
+    let charged: u64 = sessions.filter_map(|session| session["cycles"].as_u64()).sum();
+    assert_eq!(plain["cycles"]["charged"].as_u64(), Some(charged));
+    let wakes = sum(&plain, &|lane| lane["counters"]["wakes"].as_u64());
+    let by_source = sum(&plain, &|lane| {
+        lane["wakes"].as_object().map(|wakes| wakes.values().filter_map(Value::as_u64).sum())
+    });
+    assert!(wakes > 0 && wakes == by_source, "{wakes} {by_source}");
+    let considered = |object: &Value| sum(object, &|lane| lane["counters"]["considered"].as_u64());
+    assert!(considered(&plain) == 0 && considered(&measured) > 0);
+    let service = &plain["services"][0];
+    assert_eq!((service["name"].as_str(), service["sessions"].as_u64()), (Some("sender"), Some(4)));
+    let output = wavelock(&folder, &["run", "crowd.toml", "--measure", "--workers", "1"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("considered") && told.contains("wakes by channel"), "{told}");
+}

@@ -7,6 +7,7 @@
 use crate::breakpoint::{Breakpoint, Watch};
 use crate::command::{Command, HELP, Unit};
 use crate::names::{function_name, parse_coroutine, parse_session, show};
+use crate::symbols::Lines;
 use crate::time;
 use crate::walk::{CONTINUE, Progress};
 use crate::why::why;
@@ -443,10 +444,17 @@ impl<R: Read + Seek> Debugger<R> {
             show(look.name, self.world().spec()),
             look.state.map_or_else(String::new, |state| state.to_string())
         );
+        let module = self.world().spec().sessions[look.name.session.0 as usize].module;
+        let bytes = self.timeline.archive().machine.modules.get(module);
+        let lines = bytes.and_then(|bytes| Lines::read(bytes));
         for (depth, place) in look.stack.iter().enumerate().take(SHOWN) {
+            // A caller is behind its call.
+            let offset = place.offset.saturating_sub(u32::from(depth > 0));
+            let line = lines.as_ref().and_then(|lines| lines.line(offset));
+            let line = line.map_or_else(String::new, |line| format!(", {line}"));
             let _ = writeln!(
                 text,
-                "  #{depth} {} at byte {:#x}",
+                "  #{depth} {} at byte {:#x}{line}",
                 self.function(look.name.session, place.function),
                 place.offset
             );

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod names;
+mod symbols;
 mod words;
 
 mod inversion;
@@ -36,6 +37,7 @@ pub use command::{Command, HELP};
 pub use debugger::{Debugger, Reply};
 pub use inversion::{Inversion, can_invert, inversions};
 pub use names::{NameError, function_name, parse_coroutine, show};
+pub use symbols::Lines;
 pub use time::ContextRow;
 pub use walk::Progress;
 pub use why::{CandidateRow, HolderRow, Verdict, WaitRow, Why, why};

@@ -1,5 +1,6 @@
 //! Names of coroutines (`session/slot.generation`) and functions, parsed and printed.
 
+use crate::symbols::demangled;
 use std::fmt;
 use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
 use wavelock_module::{ExportKind, Module};
@@ -102,11 +103,11 @@ pub fn show(name: CoroutineName, spec: &MachineSpec) -> String {
 #[must_use]
 pub fn function_name(module: &Module, index: u32) -> String {
     if let Some(name) = module.function_name(index) {
-        return name.to_owned();
+        return demangled(name);
     }
     let exported =
         module.exports().iter().find(|export| export.kind == ExportKind::Function(index));
-    exported.map_or_else(|| format!("func[{index}]"), |export| export.name.clone())
+    exported.map_or_else(|| format!("func[{index}]"), |export| demangled(&export.name))
 }
 
 #[cfg(test)]

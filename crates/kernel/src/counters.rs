@@ -64,6 +64,7 @@ counters! {
     Preemptions, "preemptions", Permanent, "coroutines sent back to the queue at a safepoint";
     Handoffs, "handoffs", Permanent, "picks of a preferred coroutine";
     MovedIn, "moved-in", Permanent, "coroutines that came from another lane";
+    Steals, "steals", Permanent, "sessions taken from another lane by a steal";
     Considered, "considered", Measured, "candidates compared by all picks";
     ReadyTotal, "ready-total", Measured, "ready coroutines at each pick, summed; divided by the picks, the mean length of the queue";
     ReadyPeak, "ready-peak", Measured, "most coroutines ready at a pick";
@@ -128,6 +129,7 @@ impl Lane {
             tally.preemptions,
             tally.handoffs,
             self.operations[SchedulerOperation::Migrate as usize],
+            self.operations[SchedulerOperation::Steal as usize],
             tally.considered,
             tally.ready_total,
             tally.ready_peak,

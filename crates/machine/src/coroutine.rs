@@ -571,6 +571,13 @@ impl Coroutine {
             crate::session::narrowed(session.global_types[global as usize].value, value);
     }
 
+    /// A coroutine-local global, by index in the session's order; `None` once it finished.
+    #[must_use]
+    pub fn global(&self, session: &Session, index: usize) -> Option<u64> {
+        let ended = matches!(self.state, State::Finished { .. }) || self.word == Self::NO_WORD;
+        (!ended && index < session.coroutine_globals.len()).then(|| self.stack[index])
+    }
+
     /// The locations of its active frames, innermost first.
     pub fn backtrace<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = Location> + 'a {
         self.frames(session).map(|frame| self.location(session, frame.instance, frame.word))

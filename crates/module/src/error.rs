@@ -52,7 +52,7 @@ impl fmt::Display for LoadError {
                 write!(out, "invalid module at byte {offset:#x}: {message}")
             }
             Self::Unsupported { feature, offset } => {
-                write!(out, "unsupported WebAssembly at byte {offset:#x}: {feature}")
+                write!(out, "it uses {feature}, at byte {offset:#x}")
             }
             Self::Limit { limit, found, allowed, offset } => {
                 write!(

@@ -2,6 +2,7 @@
 //! lowers each function on the way. Elsewhere: lowering itself (`lower`).
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -40,13 +41,44 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
     let message = error.message().to_owned();
-    let known = error.missing_wasm_feature().is_some();
-    if known || Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok() {
-        LoadError::Unsupported { feature: message, offset }
-    } else {
-        LoadError::Invalid { message, offset }
+    // `wasmparser` is built without SIMD: it does not know the instructions at all.
+    if message.contains("SIMD opcode") {
+        let feature = format!("{}, which is not supported yet", PROPOSALS[0].1);
+        return LoadError::Unsupported { feature, offset };
     }
+    let is_valid_with =
+        |features| Validator::new_with_features(features).validate_all(bytes).is_ok();
+    let missing = error.missing_wasm_feature();
+    if missing.is_none() && !is_valid_with(WasmFeatures::all()) {
+        return LoadError::Invalid { message, offset };
+    }
+    let named = PROPOSALS.iter().find(|(proposal, _)| match missing {
+        Some(missing) => missing.intersects(*proposal),
+        None => is_valid_with(FEATURES.union(*proposal)),
+    });
+    let feature = match named {
+        Some((_, name)) => format!("{name}, which is not supported yet ({message})"),
+        None => format!("a proposal that is not supported yet ({message})"),
+    };
+    LoadError::Unsupported { feature, offset }
 }
+
+/// Proposals that are refused by name. The ones that another contains come first.
+const PROPOSALS: &[(WasmFeatures, &str)] = &[
+    (WasmFeatures::SIMD, "SIMD"),
+    (WasmFeatures::RELAXED_SIMD, "relaxed SIMD"),
+    (WasmFeatures::THREADS, "threads (shared memory and atomics)"),
+    (WasmFeatures::EXCEPTIONS, "exceptions"),
+    (WasmFeatures::LEGACY_EXCEPTIONS, "exceptions (in their old form)"),
+    (WasmFeatures::MEMORY64, "64-bit memories (memory64)"),
+    (WasmFeatures::MULTI_MEMORY, "multiple memories"),
+    (WasmFeatures::FUNCTION_REFERENCES, "typed function references"),
+    (WasmFeatures::GC, "garbage collection (GC)"),
+    (WasmFeatures::WIDE_ARITHMETIC, "wide arithmetic"),
+    (WasmFeatures::STACK_SWITCHING, "stack switching"),
+    (WasmFeatures::CUSTOM_PAGE_SIZES, "custom page sizes"),
+    (WasmFeatures::COMPACT_IMPORTS, "compact imports"),
+];
 
 /// Loads, lowers and verifies a module.
 pub(crate) fn load(

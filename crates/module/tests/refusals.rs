@@ -12,6 +12,7 @@ fn load(text: &str, limits: &Limits) -> Result<Module, LoadError> {
 fn unsupported_proposals_are_refused_with_their_offset() {
     let cases = [
         ("SIMD", "(module (func (result v128) (v128.const i32x4 0 0 0 0)))"),
+        ("SIMD", "(module (func (drop (v128.const i32x4 0 0 0 0))))"),
         ("threads", "(module (memory 1 1 shared))"),
         ("threads", "(module (memory 1) (func (result i32) (i32.atomic.load (i32.const 0))))"),
         ("multi", "(module (memory 1) (memory 1))"),

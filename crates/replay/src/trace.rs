@@ -15,7 +15,8 @@ use wavelock_system::{GiveError, Input, SessionOutcome};
 use wavelock_trace::{ChunkKind, Digest, FramesError, TraceError, TraceReader};
 
 /// Why a trace without an end chunk is incomplete.
-pub const NO_END: &str = "the trace has no end: its writer was stopped, or it is a snapshot";
+pub const NO_END: &str =
+    "the trace has no end: the run was killed before it could write one, or the file is a snapshot";
 
 /// Why a trace could not be opened or read.
 #[derive(Debug)]

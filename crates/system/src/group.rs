@@ -12,6 +12,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, share};
 use crate::context::Request;
+use crate::functions::{Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     /// By lane: its group, and its position there.
     pub(crate) lane_positions: Arc<[(GroupIndex, LaneIndex)]>,
     pub(crate) rules: crate::rules::Rules,
+    pub(crate) host: Host,
 }
 
 /// What a lane may still send to a channel of another lane before the wave's end.
@@ -122,6 +124,8 @@ pub(crate) struct LaneState {
     /// What the kernel asked for its contexts (end a coroutine, notify a channel), done before the
     /// next step.
     pub(crate) requests: Vec<Request>,
+    /// Commands of guests to the embedder, in the order of the calls; applied at the wave's end.
+    pub(crate) commands: Vec<HostCommand>,
     /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
     /// part of the machine's state.
     pub(crate) refusal: Option<wavelock_kernel::ContextRefusal>,
@@ -141,6 +145,7 @@ impl LaneState {
             mark: Cycles::ZERO,
             steps: 0,
             requests: Vec::new(),
+            commands: Vec::new(),
             refusal: None,
         }
     }
@@ -697,8 +702,9 @@ impl Group {
 pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
     let given = coroutine.host_arguments();
     let arguments = core::array::from_fn(|at| given.get(at).copied().unwrap_or(0));
-    let operation =
-        coroutine.host_call().and_then(|call| HostOperation::from_code(call.number as u8));
+    let operation = coroutine
+        .host_call()
+        .and_then(|call| HostOperation::from_code(u8::try_from(call.number).ok()?));
     (operation.expect("a waiting coroutine is in a host call"), arguments)
 }
 

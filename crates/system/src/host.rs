@@ -17,6 +17,7 @@ use crate::session::{Handle, SessionState};
 use crate::step::{Flow, Site, wait_code};
 use crate::task::{NONE, Named, Task, Wait};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, FaultCode, Frame, HostOperation as Op,
@@ -142,6 +143,9 @@ pub(crate) enum Target {
 }
 
 /// Dispatch and answers.
+/// Names of ports that were not found and are kept.
+const MISSED_KEPT: usize = 4;
+
 impl Group {
     /// Performs the host operation that the running coroutine stopped for.
     pub(crate) fn host_operation(&mut self, site: Site<'_>) -> Flow {
@@ -504,7 +508,17 @@ impl Group {
         let name = self.paid_bytes(site, name)?;
         let names = &self.sessions[site.session].port_names;
         let found = names.binary_search_by(|(known, _)| known.as_bytes().cmp(&name));
-        Ok(Done::code(found.map(|at| names[at].1).map_err(|_| Errno::Invalid)?))
+        if let Ok(at) = found {
+            return Ok(Done::code(names[at].1));
+        }
+        let missed = &mut self.sessions[site.session].missed_ports;
+        if missed.len() < MISSED_KEPT {
+            let name = String::from_utf8_lossy(&name[..name.len().min(64)]).into_owned();
+            if !missed.contains(&name) {
+                missed.push(name);
+            }
+        }
+        Err(Errno::Invalid.into())
     }
 
     fn send_bytes(&mut self, site: Site<'_>, handle: i32, region: Region) -> HostResult {

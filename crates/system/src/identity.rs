@@ -8,6 +8,7 @@
 use crate::authority::{ContextSpec, Grant, GrantSpec};
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
 use crate::errors::errors;
+use crate::functions::{HostImport, HostImports, HostKind, HostNumber};
 use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,12 +26,13 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; a machine that is live.
+/// default; caps of sessions; a machine that is live; functions of the embedder.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const LIVE: u64 = 8;
+const HOST: u64 = 12;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -79,11 +81,15 @@ record! {
     Deviation { pick, rank }
     ContextSpec { name, session, budget, period, deadline, refills, overrun, activation }
     GrantSpec { session, grant }
+    HostImports { name, version, functions }
+    HostImport { module, name, kind, params, results, cost }
 }
 
 codes! {
     Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied();
     CapOverrun: CapOverrun::from_code;
+    HostKind: HostKind::from_code;
+    HostNumber: HostNumber::from_code;
 }
 
 /// Caps are in a section of their own.
@@ -167,6 +173,10 @@ impl MachineSpec {
         }
         if self.live {
             Codec::write(&LIVE, &mut out);
+        }
+        if !self.host.functions.is_empty() {
+            Codec::write(&HOST, &mut out);
+            self.host.write(&mut out);
         }
         out.bytes
     }
@@ -255,6 +265,10 @@ impl MachineSpec {
                 LIVE => {
                     self.live = true;
                     true
+                }
+                HOST => {
+                    self.host = Codec::read(input)?;
+                    !self.host.functions.is_empty()
                 }
                 _ => false,
             };

@@ -10,7 +10,8 @@
 //!    observables (`input`, `observe`). `index` has the types that name positions.
 //! 4. *A group* of lanes and their sessions, which a worker can own for a wave ([`Group`]): steps
 //!    (`step`), with a fast path that runs many slices at once (`batch`).
-//! 5. *Host operations*: the guest interface (`host`), calls with an answer (`call`), contexts
+//! 5. *Host operations*: the guest interface (`host`), functions of the embedder
+//!    (`functions`), calls with an answer (`call`), contexts
 //!    (`context`), caps (`cap`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
 //! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
 //!    broken by tests), and sessions move (`moves`).
@@ -78,6 +79,7 @@ mod call;
 mod cap;
 mod context;
 mod ending;
+mod functions;
 mod host;
 mod kill;
 mod wasi;
@@ -108,6 +110,10 @@ pub use books::ContextAccount;
 pub use cap::CapSummary;
 pub use context::ContextSummary;
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
+pub use functions::{
+    GuestMemory, HostCode, HostCommand, HostFailed, HostImport, HostImports, HostKind, HostNumber,
+    MOST_HOST_FUNCTIONS, MOST_HOST_VALUES,
+};
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
@@ -122,8 +128,8 @@ pub use load::{
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
-pub use report::{Cycles, RunSummary, SessionSummary};
-pub use session::{FaultRecord, SessionOutcome};
+pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
+pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;
 pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};

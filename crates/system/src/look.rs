@@ -7,9 +7,10 @@
 //! deadlock (`deadlock`), the text of it all (`debug`, `cli`).
 
 use crate::deadlock::Waiting;
-use crate::session::{SessionOutcome, SessionState};
+use crate::session::{FaultStack, SessionOutcome, SessionState};
 use crate::task::Named;
 use crate::world::{Phase, World};
+use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight,
@@ -252,6 +253,20 @@ impl World {
     #[must_use]
     pub fn next_input(&self) -> Option<Frame> {
         self.inputs.front().map(|given| given.frame)
+    }
+
+    /// The first names for which `port` found nothing, since the machine was loaded or restored.
+    #[must_use]
+    pub fn missed_ports(&self, session: SessionId) -> &[String] {
+        self.find_session(session).map_or(&[], |state| &state.missed_ports)
+    }
+
+    /// The stack of a coroutine that faulted since the machine was loaded or restored; only the
+    /// first of a session are kept.
+    #[must_use]
+    pub fn fault_stack(&self, name: CoroutineName) -> Option<&FaultStack> {
+        let mut stacks = self.find_session(name.session)?.fault_stacks.iter();
+        stacks.find(|stack| stack.coroutine == name.reference)
     }
 
     /// Bytes of a session's memory 0; `None` when they are not all inside it, or the session is

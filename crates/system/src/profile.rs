@@ -138,7 +138,8 @@ impl Profile {
             // A call that was waiting already answers again, and charges nothing.
             if let Stop::Host(call) = &stop
                 && charged > Cycles::ZERO
-                && let Some(operation) = HostOperation::from_code(call.number as u8)
+                && let Ok(code) = u8::try_from(call.number)
+                && let Some(operation) = HostOperation::from_code(code)
             {
                 self.call(operation);
             }

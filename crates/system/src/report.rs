@@ -7,6 +7,7 @@ use crate::world::{RunOutcome, World};
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{Cycles as Amount, SchedulerOperation, SessionId};
+use wavelock_kernel::{Counters, WakeSource};
 use wavelock_trace::Digest;
 
 /// How the lanes' cycles were spent. `charged + overhead + idle` is the sum of the lanes' clocks,
@@ -101,7 +102,46 @@ impl RunSummary {
     }
 }
 
+/// One lane of a run: its part of the ledger, and its counters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneSummary {
+    /// Charged to coroutines.
+    pub charged: Amount,
+    /// Scheduler operations.
+    pub overhead: Amount,
+    /// Nothing to run.
+    pub idle: Amount,
+    /// What it counted.
+    pub counters: Counters,
+    /// Wakes, by [`WakeSource`] in table order.
+    pub wakes: [u64; WakeSource::COUNT],
+}
+
 impl World {
+    /// Turns the measured counters of every lane on. They are no state: a restored world does not
+    /// measure.
+    pub fn measure(&mut self) {
+        self.lanes_mut().for_each(|lane| lane.kernel.set_measured(true));
+    }
+
+    /// Every lane, in order.
+    #[must_use]
+    pub fn lane_summaries(&self) -> Vec<LaneSummary> {
+        let lanes = (0..self.spec.lanes).map(|lane| &self.lane_ref(lane).kernel);
+        lanes
+            .map(|kernel| {
+                let totals = kernel.totals();
+                LaneSummary {
+                    charged: totals.charged,
+                    overhead: totals.overhead.iter().fold(Amount(0), |sum, &part| sum + part),
+                    idle: totals.idle,
+                    counters: kernel.counters(),
+                    wakes: *kernel.wakes(),
+                }
+            })
+            .collect()
+    }
+
     /// The totals of the run so far, and of each session.
     #[must_use]
     pub fn summary(&self) -> RunSummary {

@@ -19,7 +19,7 @@ use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, FaultCode, LatencyClass, Priority, SessionId, Weight,
 };
 use wavelock_kernel::{Spawn, Tag};
-use wavelock_machine::{FunctionAddress, MemoryAddress, Session, TableAddress};
+use wavelock_machine::{FunctionAddress, Location, MemoryAddress, Session, TableAddress};
 use wavelock_trace::Digest;
 
 /// How a session ended.
@@ -97,6 +97,31 @@ pub struct FaultRecord {
     pub offset: u32,
 }
 
+/// The frames of a coroutine when it faulted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultStack {
+    /// The coroutine.
+    pub coroutine: CoroutineRef,
+    /// Its innermost frames, the innermost first; at most 64.
+    pub frames: Vec<Location>,
+    /// How many it had.
+    pub depth: u64,
+    /// Its shadow stack pointer, if that is outside the memory: it had no stack of its own there.
+    pub lost_stack: Option<LostStack>,
+}
+
+/// A shadow stack pointer that points at no stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostStack {
+    /// The pointer.
+    pub pointer: u32,
+    /// The bytes of the memory.
+    pub memory_bytes: u64,
+}
+
+/// Frames of a fault that are kept.
+pub(crate) const FRAMES_KEPT: usize = 64;
+
 /// Faults of a session that are recorded in full; all are counted.
 pub(crate) const FAULTS_KEPT: usize = 16;
 
@@ -152,7 +177,11 @@ pub(crate) struct SessionState {
     pub(crate) ended: Option<SessionOutcome>,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
+    /// The stacks of `faults` of this process: not state.
+    pub(crate) fault_stacks: Vec<FaultStack>,
     pub(crate) kills: Kills,
+    /// The first names that `port` did not find: not state.
+    pub(crate) missed_ports: Vec<String>,
     /// Its capabilities, if the manifest grants it any.
     pub(crate) capabilities: Option<Box<Capabilities>>,
     /// Its calls, if its module can call or be called.

@@ -147,9 +147,11 @@ impl KeptLane {
             mark,
             steps,
             requests,
+            commands,
             refusal,
         } = lane;
-        let is_empty = outbox.is_empty() && parcels.iter().all(Parcel::is_empty);
+        let is_empty =
+            outbox.is_empty() && commands.is_empty() && parcels.iter().all(Parcel::is_empty);
         debug_assert!(is_empty, "no effect crosses a boundary");
         Self {
             id: *id,
@@ -184,6 +186,7 @@ impl KeptLane {
             mark: self.mark,
             steps: self.steps,
             requests: self.requests.clone(),
+            commands: Vec::new(),
             refusal: self.refusal,
         }
     }
@@ -292,6 +295,7 @@ impl World {
             inputs: kept.inputs.clone(),
             waiting_bytes: kept.waiting_bytes,
             until: self.until,
+            host_code: self.host_code.take(),
             is_stopping: kept.is_stopping,
             ended_sessions: kept.ended_sessions,
             sampled: kept.sampled.clone(),

@@ -5,6 +5,7 @@
 //! the run digest starts with [`MachineSpec::identity`].
 
 use crate::authority::{ContextSpec, GrantSpec};
+use crate::functions::HostImports;
 use crate::load::can_park_or_watch;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -201,6 +202,8 @@ pub struct MachineSpec {
     pub deviations: Vec<(u16, Deviation)>,
     /// The machine takes inputs while it runs, and ends when it is told to (semantics 80).
     pub live: bool,
+    /// Functions of the embedder that guests may import (semantics 100).
+    pub host: HostImports,
 }
 
 impl MachineSpec {
@@ -226,6 +229,7 @@ impl MachineSpec {
             grants: Vec::new(),
             deviations: Vec::new(),
             live: false,
+            host: HostImports::default(),
         }
     }
 
@@ -259,7 +263,8 @@ impl MachineSpec {
     /// The longest gap between two safepoints of the modules that sessions use.
     pub(crate) fn longest_gap(&self) -> Cycles {
         let modules = self.sessions.iter().filter_map(|session| self.modules.get(session.module));
-        modules.map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO)
+        let costs = self.host.functions.iter().map(|function| function.cost);
+        modules.map(|module| module.code().gap()).chain(costs).max().unwrap_or(Cycles::ZERO)
     }
 
     /// The settings that every lane's kernel is made with.

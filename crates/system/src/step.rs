@@ -17,9 +17,10 @@
 //! (`group`, `ending`).
 
 use crate::batch::LONGEST_SLICE;
+use crate::functions::FIRST_FUNCTION;
 use crate::group::{Group, LaneState};
 use crate::index::{LaneIndex, SessionIndex, TaskIndex};
-use crate::session::FaultRecord;
+use crate::session::{FAULTS_KEPT, FRAMES_KEPT, FaultRecord, FaultStack, LostStack};
 use crate::task::EndStatus;
 use wavelock_abi::{CoroutineRef, Cycles, FaultCode, HostOperation, SessionId};
 use wavelock_kernel::{BlockReason, BoundReason, Lane, Next, Outcome, Running};
@@ -221,6 +222,9 @@ impl Group {
                 self.resume(site, &[]);
                 Flow::Stop(Outcome::Yielded, StopCode::Yielded)
             }
+            Stop::Host(call) if call.number >= FIRST_FUNCTION => {
+                self.host_function(site, usize::from(call.number - FIRST_FUNCTION))
+            }
             Stop::Host(_) => self.host_operation(site),
             Stop::Finished => self.function_returned(site),
             Stop::Fault(fault) => self.faulted(site, fault),
@@ -294,6 +298,23 @@ impl Group {
     pub(crate) fn faulted(&mut self, site: Site<'_>, fault: Fault) -> Flow {
         let state = &mut self.sessions[site.session];
         let coroutine = state.tasks.reference_at(site.slot);
+        if state.fault_stacks.len() < FAULTS_KEPT {
+            let slot = site.slot;
+            let (_, stack) = state.tasks.both_at(slot);
+            let frames = stack.backtrace(&state.machine).take(FRAMES_KEPT).collect();
+            let depth = stack.backtrace(&state.machine).count() as u64;
+            let pointer = state.stack_pointer.and_then(|at| stack.global(&state.machine, at));
+            let memory_bytes =
+                state.memory.map_or(0, |memory| state.machine.memory(memory).bytes().len() as u64);
+            // 0 is what `spawn` gives: a first push wraps around to the end of the address space.
+            let is_lost =
+                |&pointer: &u32| slot > 0 && (pointer == 0 || u64::from(pointer) > memory_bytes);
+            let lost_stack = pointer
+                .map(|pointer| pointer as u32)
+                .filter(is_lost)
+                .map(|pointer| LostStack { pointer, memory_bytes });
+            state.fault_stacks.push(FaultStack { coroutine, frames, depth, lost_stack });
+        }
         state.record_fault(FaultRecord {
             coroutine,
             code: fault.code,

@@ -15,6 +15,7 @@
 //! `look`).
 
 use crate::deadlock::Deadlock;
+use crate::functions::HostCode;
 use crate::group::{Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::input::Recipient;
@@ -188,6 +189,8 @@ pub struct World {
     pub(crate) before_end: Option<(Digest, Frame)>,
     /// Set while costs are kept in detail.
     pub(crate) wave_profile: Option<Box<WaveProfile>>,
+    /// The code of the embedder's functions. Not state.
+    pub(crate) host_code: Option<Arc<dyn HostCode>>,
     /// Most coroutines at once in this frame.
     pub(crate) frame_peak: u64,
 }
@@ -339,6 +342,7 @@ impl World {
     /// The last part of [`World::close_wave`], when every group has settled and is back.
     pub fn finish_close(&mut self) {
         self.finish_exchange();
+        self.apply_commands();
         self.answer_session_waits();
         if self.spec.steal {
             self.steal();

@@ -85,6 +85,9 @@ pub fn describe(
         Event::Sample { session: id, bytes } => {
             format!("input for {}: {}", session(id), excerpt(bytes))
         }
+        Event::View { function, answer } => {
+            format!("host function {function} answered ({answer:#018x})")
+        }
         Event::InputEnd { session: id } => format!("the input of {} ended", session(id)),
         Event::Stop { running } => {
             format!("the machine was told to end; {running} sessions were running")

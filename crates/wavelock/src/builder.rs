@@ -2,14 +2,19 @@
 
 use crate::engine::{Engine, Module};
 use crate::error::Error;
+use crate::host::{Behind, Host};
 use crate::machine::Machine;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_manifest::{Overrides, Policy, Source, machine_spec, nearest, policy_of};
-use wavelock_system::{ContextSpec, Limits, Loaded, MachineSpec, Placement, World};
+use wavelock_system::{
+    ContextSpec, HostImport, Limits, LoadError, Loaded, MachineSpec, Placement, World,
+};
 
 /// The largest file that is read for a manifest.
 const MOST_FILE_BYTES: u64 = 1 << 30;
@@ -142,7 +147,7 @@ impl SessionBuilder {
 }
 
 /// Describes a machine, then makes it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MachineBuilder {
     engine: Engine,
     spec: MachineSpec,
@@ -153,6 +158,7 @@ pub struct MachineBuilder {
     quantum: Option<Cycles>,
     rollback: u64,
     events: bool,
+    host: Option<Arc<dyn Behind>>,
 }
 
 impl MachineBuilder {
@@ -167,6 +173,7 @@ impl MachineBuilder {
             quantum: None,
             rollback: 0,
             events: false,
+            host: None,
         }
     }
 
@@ -198,7 +205,8 @@ impl MachineBuilder {
         }
         let loaded: Vec<_> =
             modules.iter().map(|module| (module.lowered(), module.bytes())).collect();
-        self.spec = machine_spec(&read, &loaded)?;
+        let host = std::mem::take(&mut self.spec.host);
+        self.spec = MachineSpec { host, ..machine_spec(&read, &loaded)? };
         self.modules = modules;
         Ok(self)
     }
@@ -283,6 +291,14 @@ impl MachineBuilder {
         self
     }
 
+    /// Gives guests functions of the embedder. A later host replaces it.
+    #[must_use]
+    pub fn host<S: Clone + Send + Sync + 'static>(mut self, host: Host<S>) -> Self {
+        let (imports, behind) = host.shared();
+        (self.spec.host, self.host) = (imports, Some(behind));
+        self
+    }
+
     /// Adds a session.
     #[must_use]
     pub fn session(mut self, session: SessionBuilder) -> Self {
@@ -350,9 +366,14 @@ impl MachineBuilder {
             let made = policy_of(policy, found, gap.unwrap_or(Cycles::ZERO), spec.frame_cycles);
             spec.policy = made.map_err(|most| Error::Quantum { found, most })?;
         }
-        let Loaded { world, warnings } = World::load(spec, Vec::new(), self.events)?;
+        let names: Vec<(String, String)> = spec.host.functions.iter().map(name_of).collect();
+        let loaded = World::load(spec, Vec::new(), self.events);
+        let Loaded { mut world, warnings } = loaded.map_err(|error| suggest(error, &names))?;
+        if let Some(host) = &self.host {
+            world.set_host(host.clone().code());
+        }
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        Machine::start(&engine, world, modules, self.rollback, self.events, warnings)
+        Machine::start(&engine, world, modules, self.rollback, self.events, warnings, self.host)
     }
 }
 
@@ -368,4 +389,35 @@ fn find<'n>(
         name: name.into(),
         nearest: nearest(name, names).map(str::to_owned),
     })
+}
+
+impl fmt::Debug for MachineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MachineBuilder").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+fn name_of(function: &HostImport) -> (String, String) {
+    (function.module.clone(), function.name.clone())
+}
+
+/// Adds the nearest function of the host to each import that is missing.
+fn suggest(mut error: LoadError, names: &[(String, String)]) -> Error {
+    if let LoadError::MissingImports { missing, .. } = &mut error {
+        for import in missing {
+            let of_module = names.iter().filter(|(module, _)| *module == import.module);
+            let near = nearest(&import.name, of_module.map(|(_, name)| name.as_str()));
+            let elsewhere = || names.iter().find(|(_, name)| *name == import.name);
+            match near {
+                Some(near) if near != import.name => {
+                    import.wanted += &format!("; did you mean `{near}` of the host?");
+                }
+                None if let Some((module, name)) = elsewhere() => {
+                    import.wanted += &format!("; did you mean `{module}` `{name}` of the host?");
+                }
+                _ => {}
+            }
+        }
+    }
+    error.into()
 }

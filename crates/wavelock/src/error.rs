@@ -66,6 +66,19 @@ pub enum Error {
     },
     /// The machine is being recorded already.
     Recording,
+    /// Commands of guests panicked in the host: what they had changed by then stays, and the guests
+    /// go on.
+    CommandsPanicked {
+        /// How many.
+        commands: u64,
+    },
+    /// The machine in a file has other host functions.
+    OtherHost {
+        /// The host that was given.
+        found: String,
+        /// The host of the machine.
+        expected: String,
+    },
     /// A recording above level `inputs` of a machine that keeps no events.
     NoEvents,
     /// The quantum is longer than the policy allows.
@@ -115,6 +128,14 @@ impl fmt::Display for Error {
                 frame.0, confirmed.0
             ),
             Self::Recording => f.write_str("the machine is being recorded already"),
+            Self::CommandsPanicked { commands } => {
+                write!(f, "{commands} commands of guests panicked in the host")
+            }
+            Self::OtherHost { found, expected } => write!(
+                f,
+                "the machine has the functions of host {expected}; those of {found} differ in \
+                 name, version, types or costs"
+            ),
             Self::NoEvents => f.write_str(
                 "the machine keeps no events to record above level `inputs`: see \
                  `MachineBuilder::events`",

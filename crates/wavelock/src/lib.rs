@@ -9,9 +9,10 @@
 //! 3. [`Machine::input`] tells it something; [`Machine::advance`] runs one frame and returns a
 //!    [`FrameReport`] with what came out. A [`Pacer`] says when frames are due, a [`Remote`] feeds
 //!    the machine from other threads.
-//! 4. [`Machine::save`] and [`Machine::load`] go back in time; [`Machine::confirm`] ends that.
+//! 4. A [`Host`] gives guests functions of the embedder, typed by Rust closures, with costs.
+//! 5. [`Machine::save`] and [`Machine::load`] go back in time; [`Machine::confirm`] ends that.
 //!    [`Machine::export`] writes a file.
-//! 5. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an
+//! 6. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an
 //!    [`Observer`] sees every confirmed frame.
 //!
 //! The law: a run is a function of modules, description and inputs, each with its frame. Threads,
@@ -63,6 +64,7 @@ mod builder;
 mod engine;
 mod error;
 mod frames;
+mod host;
 mod machine;
 mod pacer;
 mod recording;
@@ -72,6 +74,7 @@ mod report;
 pub use builder::{Budget, MachineBuilder, SessionBuilder};
 pub use engine::{Engine, Module};
 pub use error::Error;
+pub use host::{Caller, Host, Number, State, Values};
 pub use machine::{Machine, Session, Snapshot};
 pub use pacer::Pacer;
 pub use recording::Recorded;
@@ -82,6 +85,6 @@ pub use wavelock_abi::{Cycles, Frame, LatencyClass, Weight};
 pub use wavelock_manifest::{Diagnostics, Policy};
 pub use wavelock_replay::{Level, MachineError, OpenError};
 pub use wavelock_system::{
-    GiveError, HostFailure, Limits, LoadError, RunOutcome, SessionOutcome, StateError,
+    GiveError, HostFailure, HostNumber, Limits, LoadError, RunOutcome, SessionOutcome, StateError,
 };
 pub use wavelock_trace::Digest;

@@ -4,9 +4,11 @@ use crate::builder::MachineBuilder;
 use crate::engine::{Engine, Module};
 use crate::error::Error;
 use crate::frames::{Collected, Ended, Frames};
+use crate::host::{Behind, Host, panicked};
 use crate::recording::{Recorded, Recording};
 use crate::remote::Remote;
 use crate::report::{FrameReport, Observer, Usage};
+use std::any::Any;
 use std::fmt;
 use std::io::{Read, Seek, Write};
 use std::sync::Arc;
@@ -46,19 +48,23 @@ impl Session {
 /// A state between two frames, to return to. It shares with others what did not change; cloning it
 /// costs a reference count, and it can be dropped on any thread.
 #[derive(Clone)]
-pub struct Snapshot(wavelock_system::Snapshot);
+pub struct Snapshot {
+    machine: wavelock_system::Snapshot,
+    /// The state of the host.
+    host: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 impl Snapshot {
     /// The frame that starts next.
     #[must_use]
     pub fn frame(&self) -> Frame {
-        self.0.next_frame()
+        self.machine.next_frame()
     }
 
     /// The run digest at that point.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        self.0.digest()
+        self.machine.digest()
     }
 }
 
@@ -95,6 +101,7 @@ pub struct Machine {
     rollback: u64,
     events: bool,
     warnings: Vec<String>,
+    host: Option<Arc<dyn Behind>>,
     /// By session: whether its end was reported.
     ended: Vec<bool>,
 }
@@ -114,6 +121,7 @@ impl Machine {
         rollback: u64,
         events: bool,
         warnings: Vec<String>,
+        host: Option<Arc<dyn Behind>>,
     ) -> Result<Self, Error> {
         let next = world.next_frame_number();
         world.allow(next);
@@ -141,6 +149,7 @@ impl Machine {
             rollback,
             events,
             warnings,
+            host,
             ended,
         })
     }
@@ -164,7 +173,31 @@ impl Machine {
                 World::load(spec, inputs, false)?.world
             }
         };
-        Self::start(engine, world, modules, 0, false, Vec::new())
+        Self::start(engine, world, modules, 0, false, Vec::new(), None)
+    }
+
+    /// [`Machine::import`] of a machine with host functions, whose code and state are not in the
+    /// file.
+    ///
+    /// # Errors
+    /// As [`Machine::import`]; [`Error::OtherHost`] if the machine has other functions.
+    pub fn import_with<S: Clone + Send + Sync + 'static>(
+        engine: &Engine,
+        file: impl Read + Seek,
+        host: Host<S>,
+    ) -> Result<Self, Error> {
+        let mut machine = Self::import(engine, file)?;
+        let (imports, behind) = host.shared();
+        let world = machine.waves.world_mut();
+        if world.spec().host != imports {
+            return Err(Error::OtherHost {
+                found: format!("{} {}", imports.name, imports.version),
+                expected: format!("{} {}", world.spec().host.name, world.spec().host.version),
+            });
+        }
+        world.set_host(behind.clone().code());
+        machine.host = Some(behind);
+        Ok(machine)
     }
 
     /// What is likely wrong with the machine and stops nothing.
@@ -310,7 +343,8 @@ impl Machine {
     }
 
     fn end(&mut self, running: Running) {
-        let Running { frame, collected, refused, wall } = running;
+        let Running { frame, collected, mut refused, wall } = running;
+        refused.extend(panicked(self.host.as_ref()));
         let world = self.waves.world();
         let mut ended = Vec::new();
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
@@ -391,7 +425,8 @@ impl Machine {
     /// [`Error::InFrame`] in the middle of a frame.
     pub fn save(&mut self) -> Result<Snapshot, Error> {
         self.check_boundary()?;
-        Ok(Snapshot(self.waves.world_mut().snapshot()?))
+        let machine = self.waves.world_mut().snapshot()?;
+        Ok(Snapshot { machine, host: self.host.as_ref().map(|host| host.keep()) })
     }
 
     /// Returns to a state, whatever happened since: also from the middle of a frame, and from the
@@ -400,7 +435,7 @@ impl Machine {
     /// # Errors
     /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed.
     pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        if !snapshot.0.is_of(self.waves.world()) {
+        if !snapshot.machine.is_of(self.waves.world()) {
             return Err(Error::OtherMachine);
         }
         let (frame, confirmed) = (snapshot.frame(), self.frames.confirmed);
@@ -408,7 +443,10 @@ impl Machine {
             return Err(Error::Confirmed { frame, confirmed });
         }
         self.running = None;
-        self.waves.roll_back(&snapshot.0);
+        self.waves.roll_back(&snapshot.machine);
+        if let (Some(host), Some(kept)) = (&self.host, &snapshot.host) {
+            host.restore(&**kept);
+        }
         self.frames.undo(frame);
         let world = self.waves.world_mut();
         world.allow(frame);

@@ -121,8 +121,9 @@ impl EnvelopeDiff {
         let difference = |at: String, one: String, two: String| {
             (one != two).then_some(Difference { at, first: one, second: two })
         };
-        let word =
-            |outcome: Option<RunOutcome>| outcome.map_or("unknown", RunOutcome::name).to_owned();
+        let word = |outcome: Option<RunOutcome>| {
+            outcome.map_or("interrupted", RunOutcome::name).to_owned()
+        };
         let outcome = difference("outcome".into(), word(first.outcome), word(second.outcome));
         let names = |view: &RunView| {
             view.sessions.iter().map(|session| session.name.clone()).collect::<Vec<_>>().join(", ")

@@ -4,6 +4,7 @@
 //! Memory is bounded by the number of live coroutines: the row of an ended coroutine is kept only
 //! while it is among the most expensive.
 
+use super::sources::Sources;
 use super::summary;
 use crate::manifest::grouped;
 use crate::report::{
@@ -200,7 +201,7 @@ impl Collector {
         Ok(Report {
             format: FORMAT.to_owned(),
             version: VERSION,
-            summary: summary::object(world, run, None),
+            summary: summary::object(world, run, &Sources::default(), None),
             model: ModelRow {
                 lanes: u64::from(world.spec().lanes),
                 policy: world.spec().policy.kind().name().to_owned(),

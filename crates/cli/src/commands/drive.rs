@@ -5,8 +5,10 @@ use super::costs::Collector;
 use super::emit_json;
 use super::files::reserve;
 use super::interrupt::Interrupt;
+use super::lanes;
 use super::memory::MemoryGuard;
 use super::snapshot::overwrite;
+use super::sources::Sources;
 use super::streams::Streams;
 use super::summary;
 use crate::arguments::{OutputMode, RecordArguments};
@@ -36,6 +38,10 @@ pub(super) struct Driven<'a> {
     pub(super) recording: &'a RecordArguments,
     /// The machine as a trace stores it, if a trace is written.
     pub(super) machine: Option<RecordedMachine>,
+    /// Keep and print the measured counters too.
+    pub(super) measure: bool,
+    /// Where its modules come from.
+    pub(super) sources: Sources,
     pub(super) report: Option<&'a Path>,
     pub(super) output: &'a OutputMode,
     pub(super) json: bool,
@@ -52,6 +58,8 @@ impl Driven<'_> {
             host_memory,
             recording,
             machine,
+            measure,
+            sources,
             report,
             output,
             json,
@@ -59,6 +67,9 @@ impl Driven<'_> {
         // Create the file first: an unwritable path should fail before the run, not after it.
         let report_file = report.map(create).transpose()?;
         let trace_file = recording.record.as_deref().map(create).transpose()?;
+        if measure {
+            world.measure();
+        }
         let collector = report_file.is_some().then(|| Collector::new(&world));
         if collector.is_some() {
             world.profile();
@@ -111,11 +122,17 @@ impl Driven<'_> {
             failures.extend(report.and_then(|report| write_report(file, &report)).err());
         }
         if json {
-            let mut object = summary::object(world, &run, Some(telemetry));
+            let mut object = summary::object(world, &run, &sources, Some(telemetry));
             streams.guests.add_heads(&mut object.sessions);
             emit_json(&object)?;
         } else {
-            let _ = write!(anstream::stderr(), "{}", summary::print(world, &run, &telemetry));
+            let _ = write!(anstream::stderr(), "{}", {
+                let mut text = summary::print(world, &run, &sources, &telemetry);
+                if measure {
+                    text += &lanes::table(&lanes::rows(world)).render();
+                }
+                text
+            });
         }
         for failure in &failures {
             let _ = write!(anstream::stderr(), "{}", failure.render(Ink::Styled));

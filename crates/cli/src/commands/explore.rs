@@ -1,6 +1,7 @@
 //! `wavelock explore`: runs one machine under many schedules and prints the shortest one that
 //! changes what a session does.
 
+use super::differ::{OutputDifference, Outputs};
 use super::drive::start;
 use super::files::writable;
 use super::machine::{Described, describe};
@@ -77,6 +78,16 @@ struct DifferenceRow {
     session: String,
     usual: String,
     other: String,
+    /// Where its output differs, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<OutputRow>,
+}
+
+#[derive(Serialize)]
+struct OutputRow {
+    at: String,
+    usual: String,
+    other: String,
 }
 
 pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
@@ -118,10 +129,14 @@ pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
     if let (Some(path), Some(witness)) = (&arguments.output, witness) {
         record(path, &RecordedMachine { spec: witness.spec.clone(), ..described.machine.clone() })?;
     }
+    let outputs = witness.and_then(|witness| {
+        let inputs = &described.machine.inputs;
+        Some([Outputs::of(spec, inputs)?, Outputs::of(&witness.spec, inputs)?])
+    });
     if arguments.json {
-        emit_json(&object(&found, witness, arguments.output.as_deref()))?;
+        emit_json(&object(&found, witness, outputs.as_ref(), arguments.output.as_deref()))?;
     } else {
-        emit(&print(&found, witness, arguments.output.as_deref()))?;
+        emit(&print(&found, witness, outputs.as_ref(), arguments.output.as_deref()))?;
     }
     Ok(if witness.is_some() { Exit::Divergence } else { Exit::Done })
 }
@@ -201,7 +216,24 @@ const fn proof(proof: Proof) -> &'static str {
     }
 }
 
-fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -> ExploreObject {
+/// The number of the session of a difference, and where its output differs.
+fn output_of(
+    witness: &Witness,
+    outputs: Option<&[Outputs; 2]>,
+    session: &str,
+) -> Option<OutputDifference> {
+    let [usual, other] = outputs?;
+    let sessions = &witness.observed.sessions;
+    let number = sessions.iter().position(|row| row.name == session)?;
+    usual.difference(other, number as u64)
+}
+
+fn object(
+    found: &Exploration,
+    witness: Option<&Witness>,
+    outputs: Option<&[Outputs; 2]>,
+    trace: Option<&Path>,
+) -> ExploreObject {
     ExploreObject {
         verdict: verdict(found),
         runs: found.runs,
@@ -251,6 +283,9 @@ fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) 
                     session: difference.session.clone(),
                     usual: difference.usual.clone(),
                     other: difference.other.clone(),
+                    output: output_of(witness, outputs, &difference.session).map(|found| {
+                        OutputRow { at: found.place(), usual: found.one, other: found.two }
+                    }),
                 })
                 .collect(),
             trace: trace.map(|path| path.display().to_string()),
@@ -258,7 +293,12 @@ fn object(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) 
     }
 }
 
-fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -> String {
+fn print(
+    found: &Exploration,
+    witness: Option<&Witness>,
+    outputs: Option<&[Outputs; 2]>,
+    trace: Option<&Path>,
+) -> String {
     let mut text = match found.verdict {
         Verdict::Independent => format!(
             "independent of the schedule: all {} schedules and {} other settings give the same result\n",
@@ -328,6 +368,15 @@ fn print(found: &Exploration, witness: Option<&Witness>, trace: Option<&Path>) -
             "session `{}`\n  normally  {}\n  with this {}",
             difference.session, difference.usual, difference.other
         );
+        if let Some(found) = output_of(witness, outputs, &difference.session) {
+            let _ = writeln!(
+                text,
+                "  {}\n    normally  {}\n    with this {}",
+                found.place(),
+                found.one,
+                found.two
+            );
+        }
     }
     match trace {
         Some(path) => {

@@ -10,7 +10,7 @@ use crate::manifest::grouped;
 use crate::table::{Align, Table};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use wavelock_abi::Cycles;
 use wavelock_lab::{CompareError, PolicyRow, compare, picture};
 
@@ -68,6 +68,12 @@ pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
     let quantum = Some(spec.policy.quantum())
         .filter(|&quantum| quantum != Cycles::MAX)
         .unwrap_or(Cycles(10_000));
+    if spec.max_frames.is_none() {
+        let _ = writeln!(
+            anstream::stderr(),
+            "warning: this machine has no limit of frames, so `lab` cannot end it under a policy that does not: --frames N ends each run"
+        );
+    }
     let policies = described.policies(quantum);
     let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(policies.len() as u64));
     let rows = compare(spec, &described.machine.inputs, &policies, &mut |done| {

@@ -13,6 +13,8 @@ pub(super) struct LoadedModule {
     pub(super) module: Arc<Module>,
     /// The binary form, also of a text module, so that the same module has the same digest.
     pub(super) bytes: Vec<u8>,
+    /// The text of a text module.
+    pub(super) text: Option<Vec<u8>>,
 }
 
 /// Reads, decodes and lowers a module. Text is recognised by its content, not by the name of the
@@ -28,7 +30,11 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
         );
         return Err(Failure::new(Exit::Host, message));
     }
+    refuse_source(path)?;
     let file = read_file(path, MOST_DATA_BYTES)?;
+    if let Some(found) = other_kind(&file) {
+        return Err(Failure::new(Exit::Host, format!("`{}` is {found}", path.display())));
+    }
     if file.is_empty() {
         return Err(Failure::new(
             Exit::Host,
@@ -46,7 +52,50 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
         };
         Failure::new(exit, format!("`{}` cannot be loaded: {error}", path.display()))
     })?;
-    Ok(LoadedModule { module: Arc::new(module), bytes: bytes.into_owned() })
+    let bytes = bytes.into_owned();
+    let text = (bytes != file).then_some(file);
+    Ok(LoadedModule { module: Arc::new(module), bytes, text })
+}
+
+/// Source code of languages that have to be compiled first: ending, language, and how.
+const LANGUAGES: &[(&str, &str, &str)] = &[
+    ("c", "C", "with clang for wasm32, as in guests/c"),
+    ("cc", "C++", "with clang++ for wasm32, as in guests/c"),
+    ("cpp", "C++", "with clang++ for wasm32, as in guests/c"),
+    ("rs", "Rust", "with `cargo build --target wasm32-unknown-unknown`, as in guests/rust"),
+    ("ts", "AssemblyScript or TypeScript", "with `asc`, as in guests/assemblyscript"),
+    ("go", "Go", "with TinyGo for wasm32"),
+    ("zig", "Zig", "with `zig build-exe -target wasm32-wasi`"),
+];
+
+/// Refuses source code by its name, with how to compile it.
+pub(super) fn refuse_source(path: &Path) -> Result<(), Failure> {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let found = LANGUAGES.iter().find(|(known, ..)| *known == ending);
+    match found.filter(|_| path.is_file()) {
+        Some((_, language, how)) => Err(Failure::new(
+            Exit::Host,
+            format!(
+                "`{}` is {language} source, not a module: compile it {how}, and give the .wasm file",
+                path.display()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What a file is that is no module, by its first bytes.
+pub(super) fn other_kind(file: &[u8]) -> Option<&'static str> {
+    const COMPONENT: &str = "a WebAssembly component, which is not supported: give the core module it was made from (built for wasm32-wasip1, before `wasm-tools component new`)";
+    const NATIVE: &str = "a native program, not a module: compile it for wasm32";
+    match file {
+        [0, b'a', b's', b'm', version @ ..] if version.get(2..4) == Some(&[1, 0][..]) => {
+            Some(COMPONENT)
+        }
+        [0x7f, b'E', b'L', b'F', ..] | [b'M', b'Z', 0x90, ..] => Some(NATIVE),
+        _ if file.trim_ascii_start().starts_with(b"(component") => Some(COMPONENT),
+        _ => None,
+    }
 }
 
 /// The message of a failure.

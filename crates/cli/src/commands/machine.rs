@@ -6,7 +6,8 @@
 use super::files::{
     MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file,
 };
-use super::load::{LoadedModule, load_module, sentence};
+use super::load::{LoadedModule, load_module, other_kind, refuse_source, sentence};
+use super::sources::{Source as ModuleSource, Sources};
 use crate::arguments::{MachineArguments, RecordArguments, RunArguments};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::exit::Exit;
@@ -28,6 +29,8 @@ pub(super) struct Made {
     pub(super) warnings: Vec<Diagnostic>,
     /// The machine as a trace stores it, if a trace or a snapshot is written.
     pub(super) recorded: Option<RecordedMachine>,
+    /// Where its modules come from.
+    pub(super) sources: Sources,
 }
 
 /// A machine as files and flags describe it, not loaded yet.
@@ -36,6 +39,8 @@ pub(super) struct Described {
     pub(super) read: Read,
     /// The machine with its modules' bytes and inputs.
     pub(super) machine: RecordedMachine,
+    /// By module: its text, if it is a text module.
+    pub(super) texts: Vec<Option<ModuleSource>>,
 }
 
 impl Described {
@@ -63,26 +68,33 @@ impl Described {
 /// Reads the files that the arguments name.
 pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failure> {
     let read = read_machine(arguments)?;
-    let modules = load_modules(&read)?;
+    let mut modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
     let of_spec: Vec<_> =
         modules.iter().map(|loaded| (loaded.module.clone(), loaded.bytes.as_slice())).collect();
     let spec = machine_spec(&read, &of_spec).map_err(Failure::refused)?;
+    let texts = modules.iter_mut().map(|loaded| loaded.text.take()).zip(&read.manifest.modules);
+    let texts = texts
+        .map(|(text, path)| text.map(|text| ModuleSource::Text { path: path.clone(), text }))
+        .collect();
     let modules = modules.into_iter().map(|loaded| loaded.bytes).collect();
-    Ok(Described { read, machine: RecordedMachine { spec, modules, inputs } })
+    Ok(Described { read, machine: RecordedMachine { spec, modules, inputs }, texts })
 }
 
 /// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
-    let Described { read, machine } = describe(&arguments.machine)?;
+    let Described { read, machine, texts } = describe(&arguments.machine)?;
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
     let RecordArguments { record, snapshot, .. } = &arguments.recording;
     let recorded = (record.is_some() || snapshot.is_some()).then(|| machine.clone());
+    let sources = machine.modules.into_iter().zip(texts);
+    let sources =
+        sources.map(|(bytes, text)| text.unwrap_or(ModuleSource::Binary(bytes))).collect();
     let Loaded { world, warnings } = World::load(machine.spec, machine.inputs, keep_events)
         .map_err(|error| refuse(&read, &error))?;
     let mut findings = read.warnings.clone();
     findings.extend(warnings.iter().filter_map(|warning| manifest::warning(&read, warning)));
-    Ok(Made { world, read, warnings: findings, recorded })
+    Ok(Made { world, read, warnings: findings, recorded, sources: Sources(sources) })
 }
 
 /// Reads a manifest, or makes one for a module. A file named `.wasm` or `.wat`, or with the magic
@@ -98,7 +110,11 @@ fn read_machine(arguments: &MachineArguments) -> Result<Read, Failure> {
     if path.is_dir() {
         return Err(not_a_folder(path));
     }
+    refuse_source(path)?;
     let bytes = read_file(path, MOST_TEXT_BYTES)?;
+    if let Some(found) = other_kind(&bytes) {
+        return Err(Failure::new(Exit::Host, format!("`{}` is {found}", path.display())));
+    }
     if bytes.starts_with(b"\0asm") {
         return Ok(manifest::of_module(path, &overrides));
     }

@@ -7,6 +7,7 @@
 mod certify;
 mod costs;
 mod debug;
+mod differ;
 mod drive;
 mod explore;
 mod export;
@@ -15,6 +16,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod lab;
+mod lanes;
 mod load;
 mod machine;
 mod memory;
@@ -24,8 +26,11 @@ mod report;
 mod run;
 mod snapshot;
 mod soak;
+mod sources;
 mod streams;
 mod summary;
+
+pub(crate) use lanes::table as lane_table;
 
 use crate::arguments::{Arguments, Color, Command};
 use crate::diagnostic::Ink;

@@ -1,6 +1,7 @@
 //! `wavelock replay` and `wavelock diff`: compares a trace with a new run of its machine, or with
 //! another trace.
 
+use super::differ::Outputs;
 use super::export::names;
 use super::files::open_trace;
 use super::machine::refuse_recorded;
@@ -16,11 +17,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use wavelock_replay::{
-    Divergence, ENGINE, Ending, Frames, NO_END, Occurrence, OpenError, Trace, VerifyError,
+    Divergence, ENGINE, Ending, Frames, Level, NO_END, Occurrence, OpenError, Trace, VerifyError,
     compare_traces, verify,
 };
 use wavelock_system::{RunOutcome, SessionOutcome};
-use wavelock_trace::{ChunkError, TraceError};
+use wavelock_trace::{ChunkError, TraceError, read_frames};
 use wavelock_view::{Names, describe, first_different_byte};
 use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
 
@@ -215,6 +216,17 @@ struct DiffObject {
     first: Option<DifferenceRow>,
     /// The first frame in which the traces have different events.
     apart: Option<ApartRow>,
+    /// Where the outputs of sessions differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outputs: Vec<OutputRow>,
+}
+
+#[derive(Serialize)]
+struct OutputRow {
+    session: String,
+    at: String,
+    first: String,
+    second: String,
 }
 
 #[derive(Serialize)]
@@ -297,11 +309,50 @@ fn apart(arguments: &DiffArguments) -> Result<Option<(String, ApartRow)>, Failur
     )))
 }
 
+/// Where the outputs of the sessions of two traces of level full differ.
+fn outputs_apart(arguments: &DiffArguments) -> Result<Vec<OutputRow>, Failure> {
+    let (first, second) = (outputs(&arguments.first)?, outputs(&arguments.second)?);
+    let (Some((names, first)), Some((_, second))) = (first, second) else {
+        return Ok(Vec::new());
+    };
+    let row = |(number, name): (usize, String)| {
+        let found = first.difference(&second, number as u64)?;
+        let at = found.place();
+        Some(OutputRow { session: name, at, first: found.one, second: found.two })
+    };
+    Ok(names.into_iter().enumerate().filter_map(row).take(MOST_OUTPUTS).collect())
+}
+
+/// Sessions whose output is compared in words.
+const MOST_OUTPUTS: usize = 16;
+
+/// The names of a trace's sessions and what they wrote; `None` if the trace has no such events.
+fn outputs(path: &Path) -> Result<Option<(Vec<String>, Outputs)>, Failure> {
+    let mut trace = open(path)?;
+    if trace.level != Level::Full {
+        return Ok(None);
+    }
+    let names = trace.machine.spec.sessions.iter().map(|session| session.name.clone()).collect();
+    let mut outputs = Outputs::default();
+    while let Frames::Some(payload) =
+        trace.next_frames().map_err(|error| unreadable(path, &error))?
+    {
+        for frame in read_frames(&payload).unwrap_or_default() {
+            frame.lanes.iter().for_each(|lane| outputs.add_events(lane));
+        }
+    }
+    Ok(Some((names, outputs)))
+}
+
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
     let found = EnvelopeDiff::between(&view(&arguments.first)?, &view(&arguments.second)?);
     let apart = match found.order {
         OrderClass::Exact => None,
         _ => apart(arguments)?,
+    };
+    let outputs = match found.order {
+        OrderClass::EnvelopeBounded => outputs_apart(arguments)?,
+        _ => Vec::new(),
     };
     if arguments.json {
         emit_json(&DiffObject {
@@ -316,6 +367,7 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
                 second: first.second.clone(),
             }),
             apart: apart.map(|(_, apart)| apart),
+            outputs,
         })?;
     } else {
         let width = plural(found.width_bound, "group");
@@ -327,6 +379,12 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
             text.push_str(&format!(
                 "first difference: {}: {} in A, {} in B\n",
                 first.at, first.first, first.second
+            ));
+        }
+        for row in &outputs {
+            text.push_str(&format!(
+                "session `{}`, {}:\n  A: {}\n  B: {}\n",
+                row.session, row.at, row.first, row.second
             ));
         }
         if let Some((place, ApartRow { first, second, .. })) = apart {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use std::io::Write;
 
 pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
-    let Made { world, read, warnings, recorded } = make(arguments)?;
+    let Made { world, read, warnings, recorded, sources } = make(arguments)?;
     if !warnings.is_empty() {
         let _ = write!(anstream::stderr(), "{}", read.diagnostics(warnings).render(Ink::Styled));
     }
@@ -21,6 +21,8 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         host_memory: arguments.host_memory.map(|mebibytes| mebibytes << 20),
         recording: &arguments.recording,
         machine: recorded,
+        sources,
+        measure: arguments.measure,
         report: arguments.report.as_deref(),
         output: &arguments.output,
         json: arguments.json,

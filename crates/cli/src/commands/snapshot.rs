@@ -9,6 +9,7 @@ use super::drive::{Driven, start};
 use super::emit_json;
 use super::files::{is_trace, open_trace, refuse_flags, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
+use super::sources::{Source, Sources};
 use super::streams::Streams;
 use crate::arguments::{OutputMode, ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
@@ -271,8 +272,12 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         world.set_max_frames(Some(frames));
     }
     machine.spec = world.spec().clone();
+    let binary = |bytes: &Vec<u8>| Source::Binary(bytes.clone());
+    let sources = Sources(machine.modules.iter().map(binary).collect());
     let driven = Driven {
         world,
+        sources,
+        measure: arguments.measure,
         resumed: true,
         workers: arguments.workers,
         pin: false,

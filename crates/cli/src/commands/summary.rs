@@ -1,20 +1,21 @@
 //! The summary of a run: as a JSON object and as text.
 
+use super::sources::Sources;
 use crate::manifest::grouped;
 use crate::report::{
-    CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, SessionSummary, Summary,
-    Telemetry, UnreadRow, WaitRow,
+    CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, ServiceRow,
+    SessionSummary, Summary, Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use wavelock_abi::{ChannelId, FaultCode, SessionId};
+use wavelock_abi::{ChannelId, CoroutineName, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
 use wavelock_kernel::CapState;
 use wavelock_system::{
-    CapSummary, Deadlock, FaultRecord, KillRecord, RunOutcome, RunSummary, SessionOutcome,
-    UnreadInput, WaitTarget, Waiting, World,
+    CapSummary, Deadlock, FaultRecord, KillRecord, LostStack, RunOutcome, RunSummary,
+    SessionOutcome, UnreadInput, WaitTarget, Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
@@ -23,7 +24,12 @@ const SHOWN: usize = 16;
 const INTERRUPTED: &str = "interrupted";
 
 /// The object of `run --json`; without telemetry, that of a report.
-pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetry>) -> Summary {
+pub(super) fn object(
+    world: &World,
+    run: &RunSummary,
+    sources: &Sources,
+    telemetry: Option<Telemetry>,
+) -> Summary {
     let (spawned, finished, faulted) = run.coroutines();
     let unread = world.unread_input();
     Summary {
@@ -49,11 +55,36 @@ pub(super) fn object(world: &World, run: &RunSummary, telemetry: Option<Telemetr
             .iter()
             .enumerate()
             .zip(unread)
-            .map(|((index, session), unread)| session_object(world, run, index, session, unread))
+            .map(|((index, session), unread)| {
+                session_object(world, run, index, session, unread, sources)
+            })
             .collect(),
+        lanes: super::lanes::rows(world),
+        services: services(run),
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
     }
+}
+
+/// The sums over counted sessions, which the manifest reader names `NAME.0`, `NAME.1`, ...
+fn services(run: &RunSummary) -> Vec<ServiceRow> {
+    let mut rows: Vec<ServiceRow> = Vec::new();
+    for session in &run.sessions {
+        let numbered = session.name.rsplit_once('.');
+        let Some((name, number)) = numbered else { continue };
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        if rows.last().is_none_or(|row| row.name != name) {
+            rows.push(ServiceRow { name: name.to_owned(), ..ServiceRow::default() });
+        }
+        let Some(row) = rows.last_mut() else { continue };
+        row.sessions += 1;
+        row.cycles += session.cycles.0;
+        row.spawned += session.spawned;
+        row.messages += session.messages;
+    }
+    rows
 }
 
 fn session_object(
@@ -62,6 +93,7 @@ fn session_object(
     index: usize,
     session: &wavelock_system::SessionSummary,
     unread: UnreadInput,
+    sources: &Sources,
 ) -> SessionSummary {
     SessionSummary {
         name: session.name.clone(),
@@ -72,8 +104,13 @@ fn session_object(
         unread_input: unread_row(unread),
         output: None,
         log: None,
-        faults: session.faults.iter().map(|fault| fault_object(world, index, fault)).collect(),
+        faults: session
+            .faults
+            .iter()
+            .map(|fault| fault_object(world, index, fault, sources))
+            .collect(),
         kills: session.kills.iter().map(kill_object).collect(),
+        missed_ports: world.missed_ports(SessionId(index as u32)).to_vec(),
         cap: world.caps_of(SessionId(index as u32)).iter().map(cap_object).collect(),
     }
 }
@@ -158,9 +195,11 @@ pub(super) fn print_unread<'a>(
     }
 }
 
-fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow {
+fn fault_object(world: &World, session: usize, fault: &FaultRecord, sources: &Sources) -> FaultRow {
     let module = &world.spec().modules[world.spec().sessions[session].module];
     let limits = &world.spec().limits;
+    let name = CoroutineName { session: SessionId(session as u32), reference: fault.coroutine };
+    let stack = world.fault_stack(name);
     let reason = match fault.code {
         FaultCode::StackExhausted => format!(
             "{} (stack_bytes = {}, session_stack_bytes = {} for all of the session)",
@@ -170,7 +209,36 @@ fn fault_object(world: &World, session: usize, fault: &FaultRecord) -> FaultRow 
         ),
         code => code.text().to_owned(),
     };
+    let lost = stack.and_then(|stack| stack.lost_stack);
+    let reason = match lost.filter(|_| fault.code == FaultCode::MemoryOutOfBounds) {
+        Some(LostStack { pointer, memory_bytes }) => format!(
+            "{reason}; its stack pointer is {pointer:#x}, outside its memory of {} bytes: it was \
+             spawned without a stack of its own. Give `spawn_stack` the end of an array",
+            grouped(memory_bytes)
+        ),
+        None => reason,
+    };
+    let frames = stack.map_or(&[][..], |stack| &stack.frames);
+    // The fault itself is the innermost frame; a caller is behind its call.
+    let callers = frames.get(1..).unwrap_or_default();
+    let offsets = callers.iter().map(|caller| caller.offset.saturating_sub(1));
+    let offsets: Vec<u32> = std::iter::once(fault.offset).chain(offsets).collect();
+    let mut lines = sources.lines(world.spec().sessions[session].module, &offsets).into_iter();
+    let source = lines.next().flatten();
+    let listed = callers.len().min(SHOWN);
     FaultRow {
+        source,
+        more_callers: stack.map_or(0, |stack| stack.depth.saturating_sub(1 + listed as u64)),
+        callers: callers
+            .iter()
+            .zip(lines)
+            .take(SHOWN)
+            .map(|(caller, source)| CallerRow {
+                function: function_name(module, caller.function),
+                offset: caller.offset,
+                source,
+            })
+            .collect(),
         slot: fault.coroutine.slot,
         generation: fault.coroutine.generation,
         reason,
@@ -236,8 +304,13 @@ fn deadlock_object(world: &World, deadlock: &Deadlock) -> DeadlockRow {
 }
 
 /// The summary as text.
-pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> String {
-    let object = object(world, run, None);
+pub(super) fn print(
+    world: &World,
+    run: &RunSummary,
+    sources: &Sources,
+    telemetry: &Telemetry,
+) -> String {
+    let object = object(world, run, sources, None);
     let mut text = String::new();
     let good = AnsiColor::Green.on_default().bold();
     let bad = AnsiColor::Red.on_default().bold();
@@ -287,6 +360,7 @@ pub(super) fn print(world: &World, run: &RunSummary, telemetry: &Telemetry) -> S
     print_sessions(&mut text, &object);
     print_faults(&mut text, run, &object);
     print_kills(&mut text, run, &object);
+    print_missed_ports(&mut text, &object);
     print_caps(&mut text, &object);
     let sessions = object.sessions.iter();
     print_unread(
@@ -329,6 +403,23 @@ fn print_sessions(text: &mut String, object: &Summary) {
     if hidden > 0 {
         let _ =
             writeln!(text, "  and {} (--json lists all)", plural(hidden as u64, "other session"));
+    }
+}
+
+/// Names the ports that sessions asked for and were not given, with the fix.
+fn print_missed_ports(text: &mut String, object: &Summary) {
+    let note = AnsiColor::Yellow.on_default().bold();
+    let missed = object
+        .sessions
+        .iter()
+        .flat_map(|session| session.missed_ports.iter().map(move |port| (&session.name, port)));
+    for (session, port) in missed.take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "{note}missing port{note:#}: {session} asked for the port `{}`, which it has not: give its [[session]] `ports = {{ {} = \"CHANNEL\" }}`, or add a [[channel]] of this name with owner \"{session}\"",
+            port.escape_debug(),
+            port.escape_debug()
+        );
     }
 }
 
@@ -376,11 +467,27 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
         .iter()
         .flat_map(|session| session.faults.iter().map(move |fault| (session, fault)));
     for (session, fault) in faults.take(SHOWN) {
+        let place = |source: &Option<String>, offset: u32| match source {
+            Some(line) => format!("{line} (byte {offset:#x} of the module)"),
+            None => format!("byte {offset:#x} of the module"),
+        };
         let _ = writeln!(
             text,
-            "{bad}fault{bad:#} in {}/{}.{}: {}, in `{}` at byte {:#x} of the module",
-            session.name, fault.slot, fault.generation, fault.reason, fault.function, fault.offset
+            "{bad}fault{bad:#} in {}/{}.{}: {}, in `{}` at {}",
+            session.name,
+            fault.slot,
+            fault.generation,
+            fault.reason,
+            fault.function,
+            place(&fault.source, fault.offset)
         );
+        for caller in &fault.callers {
+            let (function, place) = (&caller.function, place(&caller.source, caller.offset));
+            let _ = writeln!(text, "  called by `{function}` at {place}");
+        }
+        if fault.more_callers > 0 {
+            let _ = writeln!(text, "  and {}", plural(fault.more_callers, "more caller"));
+        }
     }
     let total: u64 = run.sessions.iter().map(|session| session.faulted).sum();
     let hidden = total.saturating_sub(SHOWN as u64);
@@ -431,12 +538,12 @@ fn print_deadlock(text: &mut String, deadlock: &DeadlockRow) {
         let _ = writeln!(text, "  and {}", plural(hidden as u64, "other"));
     }
     if deadlock.cycle.len() > 1 {
-        let names: Vec<&str> = deadlock
+        let waits: Vec<String> = deadlock
             .cycle
             .iter()
-            .chain(deadlock.cycle.first())
-            .map(|wait| wait.coroutine.as_str())
+            .map(|wait| format!("{} waits for {}", wait.coroutine, wait.target))
             .collect();
-        let _ = writeln!(text, "  a cycle in it: {}", names.join(" -> "));
+        let first = &deadlock.cycle[0].coroutine;
+        let _ = writeln!(text, "  the whole cycle: {} -> {first}", waits.join(" -> "));
     }
 }

@@ -76,6 +76,9 @@ pub struct SessionSummary {
     /// The first of its coroutines that a budget ended.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub kills: Vec<KillRow>,
+    /// Names for which `port` found nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub missed_ports: Vec<String>,
     /// Its cap, by lane, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cap: Vec<CapRow>,
@@ -187,6 +190,27 @@ pub struct FaultRow {
     pub function: String,
     /// Byte offset in the module.
     pub offset: u32,
+    /// The line of its source, if the module has lines.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
+    /// The callers, the innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub callers: Vec<CallerRow>,
+    /// Callers that are not listed.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub more_callers: u64,
+}
+
+/// A function that was active when a coroutine faulted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CallerRow {
+    /// The function.
+    pub function: String,
+    /// Byte offset in the module, behind the call.
+    pub offset: u32,
+    /// The line of the call, if the module has lines.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
 }
 
 /// One coroutine that waits forever.
@@ -269,12 +293,48 @@ pub struct Summary {
     pub coroutines: CoroutineCounts,
     /// Sessions, in manifest order.
     pub sessions: Vec<SessionSummary>,
+    /// Lanes, in order.
+    #[serde(default)]
+    pub lanes: Vec<LaneRow>,
+    /// Counted sessions together: the instances of one `[[session]]` with `count`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub services: Vec<ServiceRow>,
     /// The deadlock that ended the run, if one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deadlock: Option<DeadlockRow>,
     /// What depends on the host; absent in a report.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub telemetry: Option<Telemetry>,
+}
+
+/// One lane.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LaneRow {
+    /// Cycles charged to coroutines.
+    pub charged: u64,
+    /// Cycles of the scheduler.
+    pub overhead: u64,
+    /// Cycles with nothing to run.
+    pub idle: u64,
+    /// Its counters by name; the measured ones only of a run with `--measure`.
+    pub counters: BTreeMap<String, u64>,
+    /// Its wakes by source.
+    pub wakes: BTreeMap<String, u64>,
+}
+
+/// The instances of a counted session together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ServiceRow {
+    /// The name in the manifest.
+    pub name: String,
+    /// How many instances it has.
+    pub sessions: u64,
+    /// Cycles charged to them.
+    pub cycles: u64,
+    /// Coroutines they had.
+    pub spawned: u64,
+    /// Messages they sent.
+    pub messages: u64,
 }
 
 /// The model the run had.

@@ -17,6 +17,8 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     text.push_str(&kills(report, top));
     text.push_str(&caps(report, top));
     text.insert_str(head(report).len(), &waves::head(report));
+    section(&mut text, "Services", &services(report, top));
+    section(&mut text, "Lanes", &crate::commands::lane_table(&report.summary.lanes));
     section(&mut text, "Contexts", &contexts::contexts(report, top));
     section(&mut text, "Time of contexts", &contexts::executed(report, top));
     section(&mut text, "Priority inversions", &inversions::table(report, top));
@@ -124,6 +126,30 @@ fn sessions(report: &Report, top: usize) -> Table {
         ];
         row.resize(8, String::new());
         table.row(row);
+    }
+    table
+}
+
+/// Counted sessions together.
+fn services(report: &Report, top: usize) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("service", Align::Left),
+        ("sessions", right),
+        ("cycles", right),
+        ("share", right),
+        ("spawned", right),
+        ("messages", right),
+    ]);
+    for row in report.summary.services.iter().take(top) {
+        table.row(vec![
+            row.name.clone(),
+            grouped(row.sessions),
+            grouped(row.cycles),
+            share(row.cycles, report.summary.cycles.charged),
+            grouped(row.spawned),
+            grouped(row.messages),
+        ]);
     }
     table
 }

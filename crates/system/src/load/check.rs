@@ -2,21 +2,32 @@
 //! before anything is made, so that the rest of loading indexes without checks.
 
 use super::{LoadError, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
+use crate::functions::{HostKind, MOST_HOST_FUNCTIONS, MOST_HOST_VALUES};
 use crate::input::{InputEvent, Recipient};
 use crate::spec::{ChannelSpec, MachineSpec, Span};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles, SCHEDULER_COSTS_V1};
+use wavelock_abi::{Cycles, HostOperation, MAX_GAP, SCHEDULER_COSTS_V1};
 use wavelock_kernel::Policy;
 use wavelock_module::Module;
 
 type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
 
 /// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
-const RULES: [Rule; 9] =
-    [lanes, sessions, check_references, names, spans, placements, capacities, deviations, caps];
+const RULES: [Rule; 10] = [
+    lanes,
+    sessions,
+    check_references,
+    names,
+    host,
+    spans,
+    placements,
+    capacities,
+    deviations,
+    caps,
+];
 
 /// Checks a description by every rule but that of memory, which loading alone needs.
 pub(crate) fn check_spec(spec: &MachineSpec) -> Result<(), LoadError> {
@@ -73,6 +84,35 @@ fn names(spec: &MachineSpec) -> Result<(), LoadError> {
             let (name, first, second) = (session.name.clone(), first as u64, at as u64);
             return Err(LoadError::SameName { name, first, second });
         }
+    }
+    Ok(())
+}
+
+/// Functions of the embedder: few enough, each once, none of the guest interface, within their
+/// limits.
+fn host(spec: &MachineSpec) -> Result<(), LoadError> {
+    let functions = &spec.host.functions;
+    let (found, allowed) = (functions.len() as u64, MOST_HOST_FUNCTIONS as u64);
+    if found > allowed {
+        return Err(LoadError::HostFunctions { found, allowed });
+    }
+    for (at, function) in functions.iter().enumerate() {
+        let (module, name) = (&function.module, &function.name);
+        let values = function.params.len().max(function.results.len());
+        let why = if HostOperation::find(module, name).is_some() {
+            "the guest interface has a function of this name"
+        } else if spec.host.find(module, name).is_some_and(|(first, _)| first != at) {
+            "two functions of the host have this name"
+        } else if values > MOST_HOST_VALUES {
+            "a function has at most 8 parameters and at most 8 results"
+        } else if function.kind == HostKind::Command && !function.results.is_empty() {
+            "a command returns nothing"
+        } else if function.cost > MAX_GAP {
+            "its cost is above the longest gap between safepoints"
+        } else {
+            continue;
+        };
+        return Err(LoadError::HostFunction { name: format!("{module}` `{name}"), why });
     }
     Ok(())
 }

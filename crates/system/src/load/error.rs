@@ -109,6 +109,20 @@ errors! {
             /// The frame of the one before it.
             before: u64,
         } => "input {at} is for frame {frame} and follows one for frame {before}: sort inputs by frame",
+        /// Too many functions of the embedder.
+        HostFunctions {
+            /// How many there are.
+            found: u64,
+            /// How many may be.
+            allowed: u64,
+        } => "the host has {found} functions: at most {allowed} are allowed",
+        /// A function of the embedder that cannot be.
+        HostFunction {
+            /// Its module and name.
+            name: String,
+            /// Why not.
+            why: &'static str,
+        } => "the host cannot have the function `{name}`: {why}",
         /// Imports that the guest interface does not provide.
         MissingImports {
             /// The session.

@@ -3,6 +3,7 @@
 
 use super::{LoadError, MissingImport, Warning};
 use crate::call::Calls;
+use crate::functions::{FIRST_FUNCTION, HostImports};
 use crate::input::InputQueue;
 use crate::kill::Kills;
 use crate::observe::Chain;
@@ -13,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{HostOperation, HostValue, SessionId};
+use wavelock_abi::{Cycles, HostOperation, HostValue, SessionId};
 use wavelock_machine::{Extern, FunctionAddress, InstanceId, Session, SessionLimits};
 use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
 
@@ -38,7 +39,7 @@ pub(super) fn make_session(
         session_stack_bytes: spec.limits.session_stack_bytes,
         ..SessionLimits::default()
     });
-    let imports = link(&mut machine, module, &session.name)?;
+    let imports = link(&mut machine, module, &session.name, &spec.host)?;
     let instance = machine
         .instantiate(module.clone(), &imports)
         .map_err(|error| LoadError::Link { session: name(), error })?;
@@ -88,6 +89,8 @@ pub(super) fn make_session(
         ended: None,
         first_faulted: false,
         faults: Vec::new(),
+        fault_stacks: Vec::new(),
+        missed_ports: Vec::new(),
         kills: Kills::default(),
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
@@ -117,15 +120,38 @@ fn provided_import(module: &Module, import: usize) -> Option<HostOperation> {
     (module.types().get(kind as usize)? == &host_type(operation)).then_some(operation)
 }
 
-/// Finds each import among the host operations; all that are missing are named at once.
-fn link(machine: &mut Session, module: &Module, session: &str) -> Result<Vec<Extern>, LoadError> {
+/// The number, type and cost of an import that is a function of the embedder, with the type it has
+/// there.
+fn embedders_import(
+    module: &Module,
+    import: usize,
+    host: &HostImports,
+) -> Option<(u16, FunctionType, Cycles)> {
+    let wanted = module.imports().get(import)?;
+    let ImportKind::Function(kind) = wanted.kind else { return None };
+    let (position, function) = host.find(&wanted.module, &wanted.name)?;
+    let own = function.function_type();
+    let fits = module.types().get(kind as usize)? == &own;
+    fits.then_some((FIRST_FUNCTION + position as u16, own, function.cost))
+}
+
+/// Finds each import among the host operations and the functions of the embedder; all that are
+/// missing are named at once.
+fn link(
+    machine: &mut Session,
+    module: &Module,
+    session: &str,
+    host: &HostImports,
+) -> Result<Vec<Extern>, LoadError> {
     let mut imports = Vec::with_capacity(module.imports().len());
     let mut missing = Vec::new();
     for (at, import) in module.imports().iter().enumerate() {
-        match provided_import(module, at) {
-            Some(operation) => {
+        let own = provided_import(module, at)
+            .map(|operation| (operation as u16, host_type(operation), operation.cost()));
+        match own.or_else(|| embedders_import(module, at, host)) {
+            Some((number, kind, cost)) => {
                 let function = machine
-                    .add_host_function(operation as u16, &host_type(operation), operation.cost())
+                    .add_host_function(number, &kind, cost)
                     .map_err(|error| LoadError::Session { session: session.into(), error })?;
                 imports.push(Extern::Function(function));
             }
@@ -139,10 +165,13 @@ fn link(machine: &mut Session, module: &Module, session: &str) -> Result<Vec<Ext
                     ImportKind::Memory(_) => "a memory: guests bring their own".into(),
                     ImportKind::Global(_) => "a global: guests bring their own".into(),
                 };
-                let known = HostOperation::find(&import.module, &import.name);
-                let hint = known.map_or_else(String::new, |operation| {
-                    format!(" (it exists with type {})", host_type(operation))
+                let known = HostOperation::find(&import.module, &import.name).map(host_type);
+                let known = known.or_else(|| {
+                    let (_, function) = host.find(&import.module, &import.name)?;
+                    Some(function.function_type())
                 });
+                let hint =
+                    known.map_or_else(String::new, |kind| format!(" (it exists with type {kind})"));
                 missing.push(MissingImport {
                     module: import.module.clone(),
                     name: import.name.clone(),

@@ -109,6 +109,7 @@ impl World {
             boundary: Vec::new(),
             deadlock: None,
             wave_profile: None,
+            host_code: None,
             frame_peak: 0,
         };
         Ok(Loaded { world, warnings })

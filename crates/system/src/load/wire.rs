@@ -1,6 +1,7 @@
 //! Groups of lanes, and the channels, ports and credits between sessions.
 
 use crate::channel::{Channel, Wiring};
+use crate::functions::Host;
 use crate::group::{Group, LaneState, Shared};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::observe::Chain;
@@ -56,6 +57,7 @@ pub(super) fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Grou
         handoff: spec.handoff,
         lane_positions: lane_positions.clone(),
         rules: Default::default(),
+        host: Host { imports: Arc::new(spec.host.clone()), code: None },
     });
     let mut groups: Vec<Box<Group>> =
         sizes.iter().map(|_| Box::new(Group::new(shared.clone(), spec.sessions.len()))).collect();

@@ -175,7 +175,7 @@ fn audit_wait(
     let state = &group.sessions[session];
     let name = state.coroutine_name(slot);
     let coroutine = state.tasks.coroutine_ref(slot)?;
-    HostOperation::from_code(coroutine.host_call()?.number as u8)?;
+    HostOperation::from_code(u8::try_from(coroutine.host_call()?.number).ok()?)?;
     let (operation, [handle, ..]) = pending(&coroutine);
     let sends = matches!(operation, Send | SendBytes | Call);
     let receives = matches!(operation, Recv | RecvBytes | Accept | Serve);

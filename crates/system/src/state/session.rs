@@ -182,7 +182,7 @@ parts! {
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, class, port_names, args, env,
-        output, log, profile, kills,
+        output, log, profile, kills, fault_stacks, missed_ports,
     }
 }
 

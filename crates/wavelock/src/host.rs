@@ -1,0 +1,383 @@
+//! Host functions: what guests import beside the guest interface and WASI, as Rust closures.
+//!
+//! Contract: their names, types, kinds and costs are part of the machine's identity; the closures
+//! are not. A closure that panics faults the coroutine that called it, not the process.
+
+use crate::error::Error;
+use crate::machine::Session;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use wavelock_abi::{Cycles, Frame, SessionId};
+use wavelock_system::{
+    GuestMemory, HostCode, HostCommand, HostFailed, HostImport, HostImports, HostKind, HostNumber,
+};
+
+/// A number that crosses between guest and host. Implemented for `i32`, `u32`, `i64`, `u64`, `f32`,
+/// `f64` and `bool`.
+pub trait Number: Copy + 'static {
+    /// Its WebAssembly type.
+    const TYPE: HostNumber;
+
+    /// The number of a word as guests hold it.
+    fn from_word(word: u64) -> Self;
+
+    /// The word of a number.
+    fn to_word(self) -> u64;
+}
+
+macro_rules! numbers {
+    ($($number:ty: $kind:ident, $from:expr, $to:expr;)*) => {$(
+        impl Number for $number {
+            const TYPE: HostNumber = HostNumber::$kind;
+
+            fn from_word(word: u64) -> Self {
+                let from: fn(u64) -> Self = $from;
+                from(word)
+            }
+
+            fn to_word(self) -> u64 {
+                let to: fn(Self) -> u64 = $to;
+                to(self)
+            }
+        }
+
+        impl Values for $number {
+            const TYPES: &'static [HostNumber] = &[HostNumber::$kind];
+
+            fn from_words(words: &[u64]) -> Self {
+                <$number>::from_word(words.first().copied().unwrap_or(0))
+            }
+
+            fn to_words(self, words: &mut [u64]) {
+                words.iter_mut().take(1).for_each(|word| *word = self.to_word());
+            }
+        }
+    )*};
+}
+
+/// The parameters or results of a host function: a [`Number`], or a tuple of up to eight.
+pub trait Values: 'static {
+    /// Their WebAssembly types.
+    const TYPES: &'static [HostNumber];
+
+    /// The values of these words.
+    fn from_words(words: &[u64]) -> Self;
+
+    /// Stores the words of the values.
+    fn to_words(self, words: &mut [u64]);
+}
+
+numbers! {
+    i32: I32, |word| word as u32 as i32, |number| u64::from(number as u32);
+    u32: I32, |word| word as u32, |number| u64::from(number);
+    i64: I64, |word| word as i64, |number| number as u64;
+    u64: I64, |word| word, |number| number;
+    f32: F32, |word| f32::from_bits(word as u32), |number| u64::from(number.to_bits());
+    f64: F64, f64::from_bits, f64::to_bits;
+    bool: I32, |word| word as u32 != 0, u64::from;
+}
+
+macro_rules! tuples {
+    ($(($($name:ident)*))*) => {$(
+        impl<$($name: Number),*> Values for ($($name,)*) {
+            const TYPES: &'static [HostNumber] = &[$($name::TYPE),*];
+
+            #[allow(non_snake_case, reason = "a value is named after its type")]
+            fn from_words(words: &[u64]) -> Self {
+                let mut words = words.iter().copied();
+                $(let $name = $name::from_word(words.next().unwrap_or(0));)*
+                ($($name,)*)
+            }
+
+            #[allow(non_snake_case, reason = "a value is named after its type")]
+            fn to_words(self, words: &mut [u64]) {
+                let ($($name,)*) = self;
+                let mut words = words.iter_mut();
+                $(if let Some(word) = words.next() {
+                    *word = $name.to_word();
+                })*
+            }
+        }
+    )*};
+}
+
+impl Values for () {
+    const TYPES: &'static [HostNumber] = &[];
+
+    fn from_words(_: &[u64]) -> Self {}
+
+    fn to_words(self, _: &mut [u64]) {}
+}
+
+tuples! {
+    (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H)
+}
+
+/// The session that calls a host function, and for a view its memory.
+pub struct Caller<'a, 'm> {
+    session: SessionId,
+    frame: Frame,
+    memory: Option<&'a mut GuestMemory<'m>>,
+}
+
+impl Caller<'_, '_> {
+    /// The calling session.
+    #[must_use]
+    pub const fn session(&self) -> Session {
+        Session::new(self.session)
+    }
+
+    /// The frame of the call.
+    #[must_use]
+    pub const fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// Bytes of the guest's memory; `None` if any is outside it.
+    #[must_use]
+    pub fn read(&self, address: u32, length: u32) -> Option<&[u8]> {
+        self.memory.as_ref()?.read(address, length)
+    }
+
+    /// Writes into the guest's memory; `false`, and nothing written, if any byte is outside it.
+    #[must_use]
+    pub fn write(&mut self, address: u32, bytes: &[u8]) -> bool {
+        self.memory.as_mut().is_some_and(|memory| memory.write(address, bytes))
+    }
+}
+
+/// The state behind a host's functions, as the embedder holds it. Cheap to clone.
+///
+/// Change it between frames. What guests see of it is in the digest; a change by the embedder is
+/// not an input, so a program that wants the same run makes the same changes at the same frames.
+pub struct State<S>(Arc<RwLock<S>>);
+
+impl<S> Clone for State<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> fmt::Debug for State<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl<S> State<S> {
+    /// Reads the state.
+    pub fn with<R>(&self, read: impl FnOnce(&S) -> R) -> R {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the state.
+    pub fn with_mut<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+type InPlace<S> = Box<dyn Fn(&S, &mut Caller<'_, '_>, &[u64], &mut [u64]) + Send + Sync>;
+type AtWavesEnd<S> = Box<dyn Fn(&mut S, &Caller<'_, '_>, &[u64]) + Send + Sync>;
+
+enum Code<S> {
+    InPlace(InPlace<S>),
+    AtWavesEnd(AtWavesEnd<S>),
+}
+
+/// What guests import beside the guest interface and WASI: functions of three kinds, over a state
+/// of the embedder.
+///
+/// | kind | sees | takes effect |
+/// |---|---|---|
+/// | [`pure`](Host::pure) | its arguments | in place |
+/// | [`view`](Host::view) | arguments, guest memory, the state as of the wave's begin | in place |
+/// | [`command`](Host::command) | arguments | changes the state at the wave's end, in canonical order |
+///
+/// ```
+/// use wavelock::{Cycles, Host};
+/// let host = Host::new("blocks", 1, [0i32; 16])
+///     .pure(("math", "half"), Cycles(20), |number: i32| number / 2)
+///     .view(("world", "get"), Cycles(40), |blocks: &[i32; 16], _, at: u32| {
+///         blocks.get(at as usize).copied().unwrap_or(-1)
+///     })
+///     .command(("world", "set"), Cycles(60), |blocks, _, (at, kind): (u32, i32)| {
+///         if let Some(block) = blocks.get_mut(at as usize) {
+///             *block = kind;
+///         }
+///     });
+/// let blocks = host.state();
+/// assert_eq!(blocks.with(|blocks| blocks[3]), 0);
+/// ```
+pub struct Host<S> {
+    imports: HostImports,
+    code: Vec<Code<S>>,
+    state: State<S>,
+}
+
+impl<S: Clone + Send + Sync + 'static> Host<S> {
+    /// A host without functions. Name and version are part of the identity of machines with it.
+    #[must_use]
+    pub fn new(name: &str, version: u32, state: S) -> Self {
+        let imports = HostImports { name: name.into(), version, functions: Vec::new() };
+        Self { imports, code: Vec::new(), state: State(Arc::new(RwLock::new(state))) }
+    }
+
+    /// The state, for the embedder.
+    #[must_use]
+    pub fn state(&self) -> State<S> {
+        self.state.clone()
+    }
+
+    /// A function of its arguments alone, called in place on any thread. `import` is the module and
+    /// the name under which guests import it; a call is charged `cost`.
+    #[must_use]
+    pub fn pure<A: Values, R: Values>(
+        self,
+        import: (&str, &str),
+        cost: Cycles,
+        function: impl Fn(A) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let code = move |_: &S, _: &mut Caller<'_, '_>, arguments: &[u64], results: &mut [u64]| {
+            function(A::from_words(arguments)).to_words(results);
+        };
+        self.add(HostKind::Pure, import, cost, A::TYPES, R::TYPES, Code::InPlace(Box::new(code)))
+    }
+
+    /// A function that sees guest memory and the state as it was when the wave began, called in
+    /// place on any thread. What it returns and writes is in the digest.
+    #[must_use]
+    pub fn view<A: Values, R: Values>(
+        self,
+        import: (&str, &str),
+        cost: Cycles,
+        function: impl Fn(&S, &mut Caller<'_, '_>, A) -> R + Send + Sync + 'static,
+    ) -> Self {
+        let code = move |state: &S,
+                         caller: &mut Caller<'_, '_>,
+                         arguments: &[u64],
+                         results: &mut [u64]| {
+            function(state, caller, A::from_words(arguments)).to_words(results);
+        };
+        self.add(HostKind::View, import, cost, A::TYPES, R::TYPES, Code::InPlace(Box::new(code)))
+    }
+
+    /// A change of the state at the wave's end, lane by lane and in the order of the calls. The
+    /// guest goes on at once. A panic is caught; what the closure had changed by then stays.
+    #[must_use]
+    pub fn command<A: Values>(
+        self,
+        import: (&str, &str),
+        cost: Cycles,
+        function: impl Fn(&mut S, &Caller<'_, '_>, A) + Send + Sync + 'static,
+    ) -> Self {
+        let code = move |state: &mut S, caller: &Caller<'_, '_>, arguments: &[u64]| {
+            function(state, caller, A::from_words(arguments));
+        };
+        self.add(HostKind::Command, import, cost, A::TYPES, &[], Code::AtWavesEnd(Box::new(code)))
+    }
+
+    fn add(
+        mut self,
+        kind: HostKind,
+        (module, name): (&str, &str),
+        cost: Cycles,
+        params: &[HostNumber],
+        results: &[HostNumber],
+        code: Code<S>,
+    ) -> Self {
+        let (module, name) = (module.into(), name.into());
+        let (params, results) = (params.into(), results.into());
+        self.imports.functions.push(HostImport { module, name, kind, params, results, cost });
+        self.code.push(code);
+        self
+    }
+
+    pub(crate) fn shared(self) -> (HostImports, Arc<dyn Behind>) {
+        let Self { imports, code, state } = self;
+        (imports, Arc::new(Functions { code, state, panics: AtomicU64::new(0) }))
+    }
+}
+
+impl<S> fmt::Debug for Host<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("imports", &self.imports).finish_non_exhaustive()
+    }
+}
+
+/// A host without its type.
+pub(crate) trait Behind: Send + Sync {
+    fn code(self: Arc<Self>) -> Arc<dyn HostCode>;
+    /// A copy of the state.
+    fn keep(&self) -> Arc<dyn Any + Send + Sync>;
+    /// Returns to a copy of this host's state.
+    fn restore(&self, kept: &(dyn Any + Send + Sync));
+    /// Commands that panicked since the last call.
+    fn take_panics(&self) -> u64;
+}
+
+struct Functions<S> {
+    code: Vec<Code<S>>,
+    state: State<S>,
+    panics: AtomicU64,
+}
+
+impl<S: Clone + Send + Sync + 'static> Behind for Functions<S> {
+    fn code(self: Arc<Self>) -> Arc<dyn HostCode> {
+        self
+    }
+
+    fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::new(self.state.with(S::clone))
+    }
+
+    fn restore(&self, kept: &(dyn Any + Send + Sync)) {
+        if let Some(kept) = kept.downcast_ref::<S>() {
+            self.state.with_mut(|state| state.clone_from(kept));
+        }
+    }
+
+    fn take_panics(&self) -> u64 {
+        self.panics.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> HostCode for Functions<S> {
+    fn call(
+        &self,
+        function: usize,
+        session: SessionId,
+        frame: Frame,
+        memory: &mut GuestMemory<'_>,
+        arguments: &[u64],
+        results: &mut [u64],
+    ) -> Result<(), HostFailed> {
+        let Some(Code::InPlace(code)) = self.code.get(function) else { return Err(HostFailed) };
+        let mut caller = Caller { session, frame, memory: Some(memory) };
+        let called = AssertUnwindSafe(|| {
+            self.state.with(|state| code(state, &mut caller, arguments, results));
+        });
+        catch_unwind(called).map_err(|_| HostFailed)
+    }
+
+    fn command(&self, command: &HostCommand) {
+        let Some(Code::AtWavesEnd(code)) = self.code.get(command.function) else { return };
+        let caller = Caller { session: command.session, frame: command.frame, memory: None };
+        let called = AssertUnwindSafe(|| {
+            self.state.with_mut(|state| code(state, &caller, &command.arguments));
+        });
+        if catch_unwind(called).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Commands that panicked in a frame, as errors of its report.
+pub(crate) fn panicked(behind: Option<&Arc<dyn Behind>>) -> Option<Error> {
+    match behind?.take_panics() {
+        0 => None,
+        commands => Some(Error::CommandsPanicked { commands }),
+    }
+}
