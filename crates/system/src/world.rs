@@ -727,6 +727,13 @@ impl World {
         (self.progress.crossings, self.progress.moves)
     }
 
+    /// Receivers that were preferred for a message from another lane (direct handoff), since the
+    /// machine was loaded or restored.
+    #[must_use]
+    pub fn handoffs_across_lanes(&self) -> u64 {
+        self.groups.iter().map(|group| group.handoffs).sum()
+    }
+
     /// The groups, in the order of their first lanes.
     #[must_use]
     pub fn groups(&self) -> &[Box<Group>] {
