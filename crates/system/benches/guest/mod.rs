@@ -59,7 +59,7 @@ pub(crate) fn run(world: &mut World) -> f64 {
 }
 
 /// CPU time of this process, which has one thread.
-pub(crate) fn cpu_nanoseconds() -> f64 {
+fn cpu_nanoseconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|field| field.parse().ok()).expect("a number")
 }
