@@ -1,6 +1,6 @@
 (** Prints what each main theorem of the lane's files assumes: nothing. *)
 
-From Wavelock Require Lane Lanes Refill Policies Admission FairBound.
+From Wavelock Require Lane Lanes Refill Policies Admission FairBound Confluence.
 
 Print Assumptions Lane.step_good.
 Print Assumptions Lane.run_good.
@@ -29,6 +29,10 @@ Print Assumptions FairBound.fair_ahead.
 Print Assumptions FairBound.fair_behind.
 Print Assumptions FairBound.equal_start.
 Print Assumptions FairBound.bound_is_a_slice.
+Print Assumptions Confluence.diamond.
+Print Assumptions Confluence.confluence.
+Print Assumptions Confluence.try_breaks.
+Print Assumptions Confluence.select_breaks.
 Print Assumptions Admission.admit_sound.
 Print Assumptions Admission.edf_meets_deadlines.
 Print Assumptions Admission.admitted_meet_deadlines.

@@ -89,6 +89,7 @@ export const EREVOKED: i32 = -10; // the time lent with a call was revoked
 @external("wavelock", "context_yield") export declare function contextYield(): i32;
 @external("wavelock", "weight") export declare function weight(policy: i32, ref: i64, weight: i32): i32;
 @external("wavelock", "latency_class") export declare function latencyClass(policy: i32, ref: i64, latencyClass: i32): i32;
+@external("wavelock", "priority") export declare function priority(policy: i32, ref: i64, priority: i32): i32;
 
 /** The parameters of a context, for `contextCreate` and `contextConfigure`. Times are in cycles. */
 export class Context {

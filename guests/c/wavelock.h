@@ -114,6 +114,7 @@ WL_IMPORT("context_timeout") int32_t wl_context_timeout(int32_t context, int32_t
 WL_IMPORT("context_yield") int32_t wl_context_yield(void);
 WL_IMPORT("weight") int32_t wl_weight(int32_t policy, int64_t ref, int32_t weight);
 WL_IMPORT("latency_class") int32_t wl_latency_class(int32_t policy, int64_t ref, int32_t latency_class);
+WL_IMPORT("priority") int32_t wl_priority(int32_t policy, int64_t ref, int32_t priority);
 
 /* Pass this to wl_join or wl_session_wait to discard the result. */
 #define WL_NOWHERE ((int64_t *)-1)

@@ -61,6 +61,7 @@
   (import "wavelock" "context_yield" (func $context_yield (result i32)))
   (import "wavelock" "weight" (func $weight (param $policy i32) (param $ref i64) (param $weight i32) (result i32)))
   (import "wavelock" "latency_class" (func $latency_class (param $policy i32) (param $ref i64) (param $class i32) (result i32)))
+  (import "wavelock" "priority" (func $priority (param $policy i32) (param $ref i64) (param $priority i32) (result i32)))
 
   ;; The session's coroutines share memory, so each needs its own buffer to receive into. Here: strings at 0, the output line at 128, and from
   ;; 1024 on 8 bytes per child for its result.

@@ -82,14 +82,13 @@ fn timed() -> MachineSpec {
         .find(|(_, spec)| spec.sessions.len() >= 2)
         .expect("some");
     let context = |session: u32, overrun: OverrunPolicy| ContextSpec {
-        name: format!("context {session}"),
-        session: SessionId(session),
-        budget: Cycles(20_000),
-        period: Cycles(100_000),
-        deadline: Cycles(100_000),
-        refills: 4,
         overrun,
-        activation: Activation::Sporadic,
+        ..ContextSpec::new(
+            &format!("context {session}"),
+            SessionId(session),
+            Cycles(20_000),
+            Cycles(100_000),
+        )
     };
     spec.contexts = vec![context(0, OverrunPolicy::Throttle), context(1, OverrunPolicy::Demote)];
     spec.span = Span::Cycles(Cycles(50_000));

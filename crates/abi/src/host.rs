@@ -317,6 +317,11 @@ host_operations! {
         notes "0 urgent, 1 interactive, 2 normal, 3 batch, 4 idle. Returns 0.",
         errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not the policy capability, or out of range",
         needs "the policy capability";
+    Priority = 62: WAVELOCK_MODULE "priority" (policy: i32, ref: i64, priority: i32) -> (i32) cost 24 + 0,
+        "sets a coroutine's priority under the priority policies",
+        notes "0 to 255; larger runs first. It acts from the next pick on: a ready coroutine keeps its arrival, and its children start with the session's. Returns 0.",
+        errors "EDENIED: no authority was granted, or the coroutine is on another lane; ESTALE: the handle was revoked or never given out; EINVAL: not the policy capability, or out of range",
+        needs "the policy capability";
     Call = 41: WAVELOCK_MODULE "call" (ch: i32, ptr: i32, value: i64) -> (i32) cost 40 + 0,
         "sends a number and waits for the reply",
         notes "Writes the reply (i64) at `ptr` and returns 0. A context that the caller holds is lent to the acceptor on its lane until then.",
@@ -511,9 +516,11 @@ impl HostOperation {
         matches!(self, Self::Call | Self::Accept | Self::Reply | Self::Serve)
     }
 
-    /// Whether it is about authority over time (`capability` to `latency_class`).
+    /// Whether it is about authority over time (`capability` to `latency_class`, and `priority`).
     #[must_use]
     pub const fn is_about_time(self) -> bool {
-        self as u8 >= Self::Capability as u8 && self as u8 <= Self::LatencyClass as u8
+        let code = self as u8;
+        code >= Self::Capability as u8 && code <= Self::LatencyClass as u8
+            || code == Self::Priority as u8
     }
 }

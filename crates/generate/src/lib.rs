@@ -20,7 +20,8 @@ use wavelock_abi::{
     Weight,
 };
 use wavelock_kernel::{
-    Activation, CapOverrun, CapSettings, FairSettings, OverrunPolicy, Policy, PriorityRule, Sharing,
+    Activation, CapOverrun, CapSettings, FairSettings, Fallback, OverrunPolicy, Policy,
+    PriorityRule, Sharing,
 };
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
@@ -331,10 +332,6 @@ fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec
             let budget = Cycles(least + draws.below(2 * least));
             let period = Cycles(budget.0 * (12 + draws.below(40)));
             spec.contexts.push(ContextSpec {
-                name: "clock".into(),
-                session,
-                budget,
-                period,
                 deadline: Cycles(period.0 - draws.below(period.0 / 4)),
                 refills: 2 + draws.below(7) as u8,
                 overrun: OverrunPolicy::ALL[draws.below(5) as usize],
@@ -343,13 +340,31 @@ fn with_time(mut spec: MachineSpec, mut draws: Draws, least: u64) -> MachineSpec
                 } else {
                     Activation::ConstantBandwidth
                 },
+                ..ContextSpec::new("clock", session, budget, period)
             });
+            with_mask(&mut spec, session);
             if World::load(spec.clone(), Vec::new(), false).is_err() {
                 spec.contexts.pop();
             }
         }
     }
     spec
+}
+
+/// Gives the last context a mask of lanes, one time in two, and a fallback, one time in four. The
+/// draws are its own: a machine in which neither is drawn is as it was before.
+fn with_mask(spec: &mut MachineSpec, session: SessionId) {
+    let mut draws = Draws(spec.seed ^ 0x3a5c ^ u64::from(session.0) << 32);
+    let lanes = u64::from(spec.lanes);
+    let Some(context) = spec.contexts.last_mut() else { return };
+    if draws.one_in(2) && !spec.sessions[session.0 as usize].pinned {
+        let first = draws.below(lanes);
+        let count = 1 + draws.below(lanes);
+        context.lanes = (0..count).map(|lane| ((first + lane) % lanes) as u16).collect();
+    }
+    if draws.one_in(4) {
+        context.fallback = Fallback::Held;
+    }
 }
 
 /// Inputs of a seed, in frame order.

@@ -43,6 +43,7 @@
       (drop (call $context_yield)) (drop (call $context_timeout (local.get $context) (local.get $handle))) (return))
     (drop (call $weight (call $capability (i32.const 2119) (i32.const 6)) (call $self) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 4095))))
     (drop (call $latency_class (call $capability (i32.const 2119) (i32.const 6)) (call $self) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 7))))
+    (drop (call $priority (call $capability (i32.const 2119) (i32.const 6)) (call $self) (i32.and (i32.wrap_i64 (local.get $what)) (i32.const 511))))
     (drop (call $context_configure (local.get $context) (call $parameters (local.get $what)))))
   ;; Serves whatever channel a draw names, with `accept` or `serve`; works, and one time in four calls another before it answers.
   (func $server (param $turns i64) (result i64) (local $draw i64) (local $last i32) (local $taken i32) (local $work i32)

@@ -489,17 +489,12 @@ impl Lane {
         quantum.max(Cycles(self.quantum_left)).max(rest).min(self.settings.frame_cycles)
     }
 
-    /// How many cycles sooner the open slice ends because the clock has just advanced by `cost`.
+    /// The cycles that the open slice may use in all. Overhead booked in it makes them fewer.
     #[inline]
     #[must_use]
-    pub fn shortened_by(&self, cost: Cycles) -> Cycles {
-        debug_assert!(self.in_slice && self.tier.is_none() && self.caps.is_empty());
-        let left = self.cache.end.saturating_sub(self.clock);
-        if left >= self.quantum_left {
-            return Cycles(0);
-        }
-        let before = self.cache.end.saturating_sub(self.clock - cost.0).min(self.quantum_left);
-        Cycles(before - left)
+    pub fn slice_bound(&self) -> Cycles {
+        debug_assert!(self.in_slice);
+        self.bound().0
     }
 
     /// A wave or frame began: the current coroutine returns to the queue if a ready one outranks

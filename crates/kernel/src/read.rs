@@ -8,7 +8,7 @@ use crate::lane::{Lane, LaneSettings, Population};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::record::NIL;
 use crate::types::{Refusal, State, Tag, WakeSource};
-use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SchedulerOperation};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, Priority, SchedulerOperation};
 
 impl Lane {
     /// Its number.
@@ -168,6 +168,14 @@ impl Lane {
     pub fn share(&self, reference: CoroutineRef) -> Result<Share, Refusal> {
         let cold = self.slab.cold(self.slab.live_slot(reference)?);
         Ok(Share { weight: cold.weight, class: cold.latency })
+    }
+
+    /// A coroutine's priority.
+    ///
+    /// # Errors
+    /// Stale.
+    pub fn priority(&self, reference: CoroutineRef) -> Result<Priority, Refusal> {
+        Ok(self.slab.hot(self.slab.live_slot(reference)?).priority)
     }
 
     /// A coroutine's progress tokens.

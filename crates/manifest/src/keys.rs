@@ -133,6 +133,8 @@ pub(crate) const MOST_NAME_BYTES: usize = 64;
 pub(crate) const MOST_ENTRIES: usize = 4_096;
 /// Maximum number of these in all sessions together, counted once per session of a `count`.
 pub(crate) const MOST_MACHINE_ENTRIES: u64 = 4_194_304;
+/// Maximum number of channels of a machine up to a counted one.
+pub(crate) const MOST_CHANNELS: u64 = 1_048_576;
 
 pub(crate) const LANES: Key = Key::number(
     "lanes",
@@ -328,7 +330,7 @@ pub(crate) const PORTS: Key = Key::other(
     "ports",
     "table: port name to channel name",
     "empty",
-    "channels it can send to, or receive from as their owner, by the name that `port` finds",
+    "channels it can send to, or receive from as their owner, by the name that `port` finds; `{index}` in a port's name makes a port to each channel of a `count`",
 );
 pub(crate) const COROUTINE_GLOBALS: Key = Key::other(
     "coroutine_globals",
@@ -377,6 +379,12 @@ pub const SESSION: &[Key] = &[
 
 pub(crate) const CHANNEL_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
+pub(crate) const CHANNEL_COUNT: Key = Key::optional_number(
+    "count",
+    1,
+    65_536,
+    "makes this many channels; `{index}` in their name, which must have it, and in `owner` is replaced by the number",
+);
 pub(crate) const OWNER: Key = Key::other(
     "owner",
     "session name",
@@ -392,7 +400,7 @@ pub(crate) const CAPACITY: Key = Key::number(
 );
 
 /// `[[channel]]`.
-pub const CHANNEL: &[Key] = &[CHANNEL_NAME, OWNER, CAPACITY];
+pub const CHANNEL: &[Key] = &[CHANNEL_NAME, CHANNEL_COUNT, OWNER, CAPACITY];
 
 pub(crate) const CONTEXT_NAME: Key = Key::other(
     "name",
@@ -450,10 +458,24 @@ pub(crate) const ACTIVATION: Key = Key {
     doc: "whether a refill's period starts when its holder becomes ready (`sporadic`) or when it runs (`constant-bandwidth`)",
 };
 
+pub(crate) const CONTEXT_LANES: Key = Key::other(
+    "lanes",
+    "list of lanes",
+    "the session's home lane",
+    "lanes it may be on: its session is placed on the first of them, lowest number first, that can guarantee it; not for a session with `lane` or `lanes`, unless its home is one of them",
+);
+pub(crate) const FALLBACK: Key = Key {
+    name: "fallback",
+    takes: Takes::Word { choices: &["best-effort", "held"], default: "best-effort" },
+    doc: "what its holder does when it is revoked: it runs as best effort, or does not run until it is bound to another context",
+};
+
 /// `[[context]]`.
 pub(crate) const CONTEXT: &[Key] = &[
     CONTEXT_NAME,
     CONTEXT_SESSION,
+    CONTEXT_LANES,
+    FALLBACK,
     PROFILE,
     BUDGET_CYCLES,
     PERIOD_CYCLES,
@@ -476,7 +498,7 @@ pub(crate) const GRANT_OF: Key = Key::other(
     "of",
     "`\"control\"`, `\"policy\"`",
     "",
-    "`control`: it may create contexts on its home lane; `policy`: it may change weights and classes of its coroutines",
+    "`control`: it may create contexts on its home lane; `policy`: it may change weights, classes and priorities of its coroutines",
 );
 
 /// `[[grant]]`.

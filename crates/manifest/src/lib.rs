@@ -25,6 +25,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod channels;
 mod diagnostic;
 mod keys;
 mod model;

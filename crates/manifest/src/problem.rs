@@ -105,7 +105,11 @@ pub(crate) enum Problem {
     /// The same lane twice.
     LaneTwice { lane: u64 },
     /// `{index}` where there is no index.
-    IndexWithoutCount { what: String },
+    IndexWithoutCount { what: String, table: &'static str },
+    /// `count` of a channel whose name has no `{index}`.
+    CountWithoutIndex { name: String },
+    /// A port with `{index}` in its name, to a channel that is not counted under that name.
+    NotCounted { port: String, nearest: Option<String> },
     /// No session at all.
     NoSession,
     /// Warning: a channel that no session can send to.
@@ -239,11 +243,29 @@ impl Problem {
             }
             Self::LaneTwice { lane } => Diagnostic::error(format!("lane {lane} is listed twice"))
                 .mark(span, "allowed: each lane once"),
-            Self::IndexWithoutCount { what } => Diagnostic::error(format!(
-                "{what} uses `{{index}}`, but its session has no `count`"
+            Self::IndexWithoutCount { what, table } => Diagnostic::error(format!(
+                "{what} uses `{{index}}`, but its {table} has no `count`"
             ))
-            .mark(span, "only sessions with `count` have an index")
-            .help("add `count = ...` to the session, or write the text without `{index}`"),
+            .mark(span, format!("only {table}s with `count` have an index"))
+            .help(format!(
+                "add `count = ...` to the {table}, or write the text without `{{index}}`"
+            )),
+            Self::CountWithoutIndex { name } => Diagnostic::error(format!(
+                "`count` makes several channels, but their name `{name}` has no `{{index}}`"
+            ))
+            .mark(span, "each channel needs a name of its own")
+            .help(format!("write `name = \"{name}.{{index}}\"`")),
+            Self::NotCounted { port, nearest } => {
+                let label = match nearest {
+                    Some(_) => did_you_mean(nearest.as_ref()),
+                    None => "no `[[channel]]` with `count` has this name".to_owned(),
+                };
+                Diagnostic::error(format!(
+                    "port `{port}` stands for a port to each channel of a `count`"
+                ))
+                .mark(span, label)
+                .help("name the channel as its `[[channel]]` does, such as `\"inbox.{index}\"`")
+            }
             Self::NoSession => Diagnostic::error("a manifest needs at least one `[[session]]`")
                 .help("add `[[session]]` with `name = \"...\"` and `module = \"....wasm\"`"),
             Self::NoSender { name, owner } => {

@@ -5,6 +5,7 @@
 //! reference resolved, or all its problems. Command-line flags override values of `[machine]`
 //! before anything is checked against them.
 
+use crate::channels::{ChannelDraft, ChannelDrafts, CountedChannels};
 use crate::diagnostic::{Diagnostic, Diagnostics, Source, Span};
 use crate::keys::{
     self, CHANNEL, LIMITS, Limits, MACHINE, MOST_ENTRIES, MOST_MACHINE_ENTRIES, MOST_NAME_BYTES,
@@ -23,8 +24,9 @@ use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings, Sharing};
 
-/// Placeholder for the number of a counted session in its args, env and ports.
-const INDEX: &str = "{index}";
+/// Placeholder for the number of a counted session in its args, env and ports, and of a counted
+/// channel.
+pub(crate) const INDEX: &str = "{index}";
 
 /// The names of a manifest's tables.
 const TABLE_NAMES: [&str; 7] =
@@ -191,7 +193,7 @@ fn is_name_letter(letter: char) -> bool {
 }
 
 /// Why a string cannot be a name.
-fn name_refusal(text: &str) -> Option<String> {
+pub(crate) fn name_refusal(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some("a name must not be empty".to_owned());
     }
@@ -201,6 +203,9 @@ fn name_refusal(text: &str) -> Option<String> {
     let stranger = text.chars().find(|letter| !is_name_letter(*letter))?;
     Some(format!("allowed: letters, digits, `_`, `-`, `.`; found `{}`", stranger.escape_debug()))
 }
+
+/// Channels by their names, with their positions.
+type ChannelNames<'a> = BTreeMap<&'a str, (ChannelIndex, Span)>;
 
 /// A session as written, before counts are expanded and names resolved.
 struct SessionDraft {
@@ -220,22 +225,19 @@ struct SessionDraft {
 
 impl SessionDraft {
     /// The number of entries of each of its sessions: lanes, arguments, variables, ports, globals.
-    fn entries(&self) -> u64 {
+    fn entries(&self, counted: &CountedChannels) -> u64 {
+        let to_all = self.ports.iter().filter(|(port, _)| port.contains(INDEX));
+        let ports_to_all: usize =
+            to_all.filter_map(|(_, channel)| counted.get(&channel.value)).map(|of| of.len()).sum();
         let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes.value.len());
         let globals = self.coroutine_globals.as_ref().map_or(0, |globals| globals.value.len());
         (lanes
             + globals
             + self.args.as_ref().map_or(0, Vec::len)
             + self.env.len()
-            + self.ports.len()) as u64
+            + self.ports.len()
+            + ports_to_all) as u64
     }
-}
-
-/// A channel as written.
-struct ChannelDraft {
-    name: At<String>,
-    owner: At<String>,
-    capacity: u64,
 }
 
 pub(crate) struct Reader<'s, 'o> {
@@ -247,6 +249,12 @@ pub(crate) struct Reader<'s, 'o> {
 impl<'s> Reader<'s, '_> {
     pub(crate) fn add(&mut self, span: Span, problem: &Problem) {
         self.findings.add(span, problem);
+    }
+
+    /// Whether the last problem is at this position: another of the same counted channel.
+    fn is_reported(&self, span: &Span) -> bool {
+        let last = self.findings.list.last().and_then(|last| last.place.as_ref());
+        last.is_some_and(|place| place.span == *span)
     }
 
     fn document(&mut self, directory: &Path) -> Option<Manifest> {
@@ -538,6 +546,17 @@ impl<'s> Reader<'s, '_> {
             self.add(span, &Problem::Both { first, second, first_span });
             return None;
         }
+        if let Some(value) = view.value(&keys::LANE) {
+            let (most, rule) = self.lane_rule(machine);
+            let lane =
+                self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
+            return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
+        }
+        self.lane_list(view, &keys::SESSION_LANES, machine)
+    }
+
+    /// The largest lane, and why.
+    fn lane_rule(&self, machine: &Machine) -> (u64, String) {
         let origin = origin(self.overrides, &self.spans, ManifestValue::Machine("lanes"));
         let rule = format!(
             "the machine has {} lane{} (from {})",
@@ -545,13 +564,18 @@ impl<'s> Reader<'s, '_> {
             if machine.lanes == 1 { "" } else { "s" },
             origin.words()
         );
-        let most = u64::from(machine.lanes.max(1)) - 1;
-        if let Some(value) = view.value(&keys::LANE) {
-            let lane =
-                self.findings.number_value("`lane`".to_owned(), value, 0, most, Some(rule))?;
-            return Some(lane.map(|lane| vec![LaneId(lane as u16)]));
-        }
-        let list = self.findings.list(view, &keys::SESSION_LANES)?;
+        (u64::from(machine.lanes.max(1)) - 1, rule)
+    }
+
+    /// A list of lanes of the machine, each once.
+    pub(crate) fn lane_list(
+        &mut self,
+        view: &View<'_, '_>,
+        key: &keys::Key,
+        machine: &Machine,
+    ) -> Option<At<Vec<LaneId>>> {
+        let (most, rule) = self.lane_rule(machine);
+        let list = self.findings.list(view, key)?;
         if list.value.is_empty() {
             self.add(list.span, &Problem::Empty { what: "`lanes`" });
             return None;
@@ -630,7 +654,8 @@ impl<'s> Reader<'s, '_> {
         let mut ports = Vec::new();
         for (name, value) in table.value.iter() {
             let text = name.get_ref().as_ref();
-            if let Some(reason) = name_refusal(text) {
+            // `{index}` is a number of at most five digits; one digit stands for it here.
+            if let Some(reason) = name_refusal(&text.replace(INDEX, "0")) {
                 let found = format!("\"{}\"", text.escape_debug());
                 self.add(name.span(), &Problem::BadName { named: Named::Port, found, reason });
                 continue;
@@ -667,7 +692,8 @@ impl<'s> Reader<'s, '_> {
     }
 
     fn channel(&mut self, view: &View<'_, '_>, limits: &Limits) -> Option<ChannelDraft> {
-        let name = self.name(view, &keys::CHANNEL_NAME, Named::Channel);
+        let count = self.findings.number(view, &keys::CHANNEL_COUNT);
+        let name = self.channel_name(view, count.as_ref());
         let owner = self.findings.required_text(view, &keys::OWNER);
         let rule = format!(
             "`channel_capacity` of `[limits]` is {}",
@@ -688,6 +714,7 @@ impl<'s> Reader<'s, '_> {
         Some(ChannelDraft {
             name: name?,
             owner: owner?,
+            count,
             capacity: capacity.map_or(1, |capacity| capacity.value),
         })
     }
@@ -701,11 +728,15 @@ impl<'s> Reader<'s, '_> {
         drafts: Vec<SessionDraft>,
         channel_drafts: Vec<ChannelDraft>,
     ) -> Manifest {
+        let ChannelDrafts { list: channel_drafts, counted } = self.expand_channels(channel_drafts);
         let mut modules: Vec<PathBuf> = Vec::new();
         let mut module_paths: BTreeMap<&Path, usize> = BTreeMap::new();
-        let mut channel_names: BTreeMap<&str, (ChannelIndex, Span)> = BTreeMap::new();
+        let mut channel_names: ChannelNames<'_> = BTreeMap::new();
         for (index, draft) in channel_drafts.iter().enumerate() {
             if let Some((_, first)) = channel_names.get(draft.name.value.as_str()) {
+                if self.is_reported(&draft.name.span) {
+                    continue;
+                }
                 let problem = Problem::Duplicate {
                     named: Named::Channel,
                     name: draft.name.value.clone(),
@@ -746,7 +777,7 @@ impl<'s> Reader<'s, '_> {
                 over_limit = true;
                 continue;
             }
-            entries += count * draft.entries();
+            entries += count * draft.entries(&counted);
             if entries > MOST_MACHINE_ENTRIES {
                 self.too_many_entries(draft, entries);
                 break;
@@ -759,7 +790,7 @@ impl<'s> Reader<'s, '_> {
                 draft,
                 ModuleIndex(module as u32),
                 &machine,
-                &channel_names,
+                (&channel_names, &counted),
                 &mut sessions,
                 &mut session_names,
             );
@@ -819,12 +850,13 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// Appends the sessions of one draft.
+    // Long: one pass over the sessions of a count; its parts share every local.
     fn expand(
         &mut self,
         draft: &SessionDraft,
         module: ModuleIndex,
         machine: &Machine,
-        channel_names: &BTreeMap<&str, (ChannelIndex, Span)>,
+        (channel_names, counted): (&ChannelNames<'_>, &CountedChannels),
         sessions: &mut Vec<Session>,
         session_names: &mut BTreeMap<String, (SessionId, Span)>,
     ) {
@@ -857,6 +889,12 @@ impl<'s> Reader<'s, '_> {
             }
             let mut ports = Vec::new();
             for (port, channel) in &draft.ports {
+                if port.contains(INDEX) {
+                    if !reported {
+                        ports.extend(self.ports_to_all(port, channel, counted));
+                    }
+                    continue;
+                }
                 let wanted = fill(&channel.value);
                 match channel_names.get(wanted.as_str()) {
                     Some((channel, _)) => ports.push((port.clone(), *channel)),
@@ -864,7 +902,10 @@ impl<'s> Reader<'s, '_> {
                     None if draft.count.is_none() && wanted.contains(INDEX) => {
                         self.add(
                             channel.span.clone(),
-                            &Problem::IndexWithoutCount { what: format!("port `{port}`") },
+                            &Problem::IndexWithoutCount {
+                                what: format!("port `{port}`"),
+                                table: "session",
+                            },
                         );
                     }
                     None => {
@@ -881,6 +922,9 @@ impl<'s> Reader<'s, '_> {
                         self.add(channel.span.clone(), &problem);
                     }
                 }
+            }
+            if draft.ports.iter().any(|(port, _)| port.contains(INDEX)) && !reported {
+                self.refuse_port_twice(&ports, &draft.name.span);
             }
             let lanes = draft.lanes.as_ref().map_or_else(
                 || vec![LaneId((id.0 % u32::from(machine.lanes.max(1))) as u16)],
@@ -928,6 +972,14 @@ impl<'s> Reader<'s, '_> {
             .collect();
         for (index, draft) in channel_drafts.iter().enumerate() {
             let Some((owner, _)) = session_names.get(&draft.owner.value) else {
+                if self.is_reported(&draft.owner.span) {
+                    continue;
+                }
+                if draft.owner.value.contains(INDEX) {
+                    let (what, table) = ("`owner`".to_owned(), "channel");
+                    self.add(draft.owner.span.clone(), &Problem::IndexWithoutCount { what, table });
+                    continue;
+                }
                 let counted = counts.get(draft.owner.value.as_str()).copied().flatten();
                 let counted = counted.map(|count| count as u32);
                 let known = || session_names.keys().map(String::as_str);
@@ -1000,7 +1052,7 @@ impl<'s> Reader<'s, '_> {
             }
         }
         for ((channel, draft), has_sender) in channels.iter().zip(drafts).zip(has_sender) {
-            if !has_sender {
+            if !has_sender && !self.is_reported(&draft.name.span) {
                 let owner = sessions[channel.owner.0 as usize].name.clone();
                 self.add(
                     draft.name.span.clone(),

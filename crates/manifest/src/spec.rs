@@ -175,7 +175,9 @@ pub fn refusal(read: &Read, error: &LoadError) -> Option<Diagnostics> {
         LoadError::ContextsNeedCycles { .. } => {
             (ManifestValue::Machine("wave_picks"), "counted in picks".to_owned())
         }
-        LoadError::Context { context: name, .. } => {
+        LoadError::Context { context: name, .. }
+        | LoadError::NoLaneOfMask { context: name, .. }
+        | LoadError::OutsideMask { context: name, .. } => {
             let index = read
                 .manifest
                 .contexts
@@ -234,23 +236,29 @@ fn meant(import: &MissingImport) -> String {
 /// A warning of `system`, unless the manifest has already answered it.
 #[must_use]
 pub fn warning(read: &Read, found: &Warning) -> Option<Diagnostic> {
-    let Warning::NoStackPointer { session: name } = found;
+    let (Warning::NoStackPointer { session: name } | Warning::PassiveServer { session: name, .. }) =
+        found;
     let index = read.manifest.sessions.iter().position(|session| session.name == *name)?;
-    if read.manifest.sessions[index].coroutine_globals.is_some() {
+    let (key, label, help) = match found {
+        Warning::NoStackPointer { .. } => (
+            "module",
+            "of this module",
+            Some(
+                "if it has no shadow stack, write `coroutine_globals = []` to silence this warning",
+            ),
+        ),
+        Warning::PassiveServer { .. } => ("name", "this server", None),
+    };
+    let is_silenced = read.manifest.sessions[index].coroutine_globals.is_some();
+    if is_silenced && matches!(found, Warning::NoStackPointer { .. }) {
         return None;
     }
-    let refusal = read.refusal(
-        ManifestValue::Session(SessionId(index as u32), "module"),
-        String::new(),
-        "of this module",
-    );
+    let value = ManifestValue::Session(SessionId(index as u32), key);
+    let refusal = read.refusal(value, String::new(), label);
     Some(Diagnostic {
         severity: Severity::Warning,
         title: found.to_string(),
-        help: Some(
-            "if it has no shadow stack, write `coroutine_globals = []` to silence this warning"
-                .to_owned(),
-        ),
+        help: help.map(str::to_owned),
         ..refusal
     })
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use toml::de::DeTable;
 use wavelock_abi::{Cycles, SessionId};
-use wavelock_kernel::{Activation, OverrunPolicy};
+use wavelock_kernel::{Activation, Fallback, OverrunPolicy};
 use wavelock_system::{ContextSpec, Grant, GrantSpec};
 
 /// The values of `of` of a grant.
@@ -78,7 +78,15 @@ impl Reader<'_, '_> {
         names.clear();
         for view in self.array(table, "context", "[[context]]", CONTEXT) {
             let index = manifest.contexts.len() as u32;
-            if let Some(context) = self.context(&view, index, &sessions, &profiles, &mut names) {
+            if let Some(mut context) = self.context(&view, index, &sessions, &profiles, &mut names)
+            {
+                let lanes = self.lane_list(&view, &keys::CONTEXT_LANES, &manifest.machine);
+                let lanes = lanes.map_or_else(Vec::new, |lanes| lanes.value);
+                context.lanes = lanes.into_iter().map(|lane| lane.0).collect();
+                let fallback = self.findings.word(&view, &keys::FALLBACK);
+                if fallback.is_some_and(|word| word.value == "held") {
+                    context.fallback = Fallback::Held;
+                }
                 manifest.contexts.push(context);
             }
         }

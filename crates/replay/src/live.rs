@@ -8,6 +8,7 @@ use wavelock_system::{Input, Recipient};
 const BYTES: u64 = 0;
 const END: u64 = 1;
 const STOP: u64 = 2;
+const ANSWERS: u64 = 3;
 
 /// Appends the inputs of one frame to a chunk's payload.
 pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
@@ -25,6 +26,11 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
                 put_number(out, recipient_code(*to));
             }
             Input::Stop => put_number(out, STOP),
+            Input::Answers { lane, bytes } => {
+                put_number(out, ANSWERS);
+                put_number(out, u64::from(*lane));
+                put_bytes(out, bytes);
+            }
         }
     }
 }
@@ -56,6 +62,10 @@ fn read_input(input: &mut Reader<'_>) -> Result<Input, MachineError> {
         }
         END => Input::End { to: read_recipient(input)? },
         STOP => Input::Stop,
+        ANSWERS => {
+            let lane = u16::try_from(input.number()?).map_err(|_| error)?;
+            Input::Answers { lane, bytes: input.bytes()?.into() }
+        }
         _ => return Err(error),
     })
 }

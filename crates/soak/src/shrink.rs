@@ -273,6 +273,11 @@ fn fold_lanes(case: &Case, lanes: u16) -> Option<Case> {
             }
         }
     }
+    for context in &mut small.spec.contexts {
+        context.lanes.iter_mut().for_each(|lane| *lane %= lanes);
+        context.lanes.sort_unstable();
+        context.lanes.dedup();
+    }
     place(&mut small);
     Some(small)
 }

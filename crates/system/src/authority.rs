@@ -10,7 +10,7 @@ use crate::spec::MachineSpec;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{ContextRef, Cycles, SessionId};
-use wavelock_kernel::{Activation, ContextSettings, OverrunPolicy};
+use wavelock_kernel::{Activation, ContextSettings, Fallback, OverrunPolicy};
 
 /// Capabilities a session can have at once.
 pub(crate) const MOST_CAPABILITIES: usize = 1 << 10;
@@ -42,6 +42,11 @@ pub struct ContextSpec {
     pub overrun: OverrunPolicy,
     /// When a refill is in use.
     pub activation: Activation,
+    /// The lanes it may be on: its session is placed on the first that can promise it. Empty: that
+    /// of its session.
+    pub lanes: Vec<u16>,
+    /// What its holder does when it is revoked.
+    pub fallback: Fallback,
 }
 
 impl ContextSpec {
@@ -59,6 +64,8 @@ impl ContextSpec {
             refills: 4,
             overrun,
             activation,
+            lanes: Vec::new(),
+            fallback: Fallback::BestEffort,
         }
     }
 }
@@ -69,7 +76,7 @@ impl ContextSpec {
 pub enum Grant {
     /// Make contexts on its home lane.
     Control = 0,
-    /// Change weights and latency classes of its own coroutines.
+    /// Change weights, latency classes and priorities of its own coroutines.
     Policy = 1,
 }
 

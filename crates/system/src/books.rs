@@ -110,7 +110,7 @@ impl World {
         if context.generation != 0 {
             return None;
         }
-        let home = |session: SessionId| self.spec().sessions[session.0 as usize].placement.home();
+        let home = |session: SessionId| self.session_ref(session).home();
         let mut here =
             self.spec().contexts.iter().filter(|context| home(context.session) == lane.0);
         here.nth(context.slot as usize).map(|context| context.name.as_str())

@@ -11,7 +11,7 @@
 //! order.
 
 use crate::channel::{Message, WaitingSender};
-use crate::group::{Effect, Group};
+use crate::group::{Arrived, Arriving, Effect, Group};
 use crate::host::event_fields;
 use crate::index::{LaneIndex, TaskIndex};
 use crate::parcels::Incoming;
@@ -141,9 +141,13 @@ impl World {
             let event = Event::Entered { session, slot, owner, index };
             self.groups[group].lanes[lane].log.event(&event);
             let sender = self.session(name.session);
+            let from = sender.tasks.lane_at(name.reference.slot);
             let is_call = sender.entered(id, name.reference.slot, &mut message);
             let group = &mut self.groups[group];
+            let arriving = Arriving { sender: name, lane: from, how: Arrived::Entered };
+            group.arriving = (from != home).then_some(arriving);
             group.deliver(lane, group.local.channel(id), message);
+            group.arriving = None;
             if !is_call {
                 self.answer_across(name, Wait::Code(0), WakeSource::Channel);
             }
@@ -237,13 +241,15 @@ impl Group {
     fn accept(&mut self, from: u16, lane: LaneIndex, effect: Effect) {
         self.lanes[lane].kernel.accept_effect();
         match effect {
-            Effect::Message { channel, message } => {
+            Effect::Message { channel, sender, message } => {
                 let at = self.local.channel(channel);
                 if !self.sessions[at].closed {
                     let (owner, index) = event_fields(channel);
                     let event = Event::Arrival { lane: u64::from(from), owner, index };
                     self.lanes[lane].log.event(&event);
+                    self.arriving = Some(Arriving { sender, lane: from, how: Arrived::Sent });
                     self.deliver(lane, at, message);
+                    self.arriving = None;
                 } else if let Message::Call(call) = message {
                     self.answer_call(lane, call.caller, Wait::refused(Errno::Closed));
                 }

@@ -11,6 +11,7 @@ use crate::group::{Group, LaneState};
 use crate::host::{Done, HostResult, Refused, Region};
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, TaskIndex};
 use crate::load::LoadError;
+use crate::moves::PLACED;
 use crate::session::Handle;
 use crate::spec::{MachineSpec, Span};
 use crate::step::{Flow, Site};
@@ -20,8 +21,8 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, SessionId,
-    Weight,
+    ContextRef, CoroutineRef, Cycles, Errno, HostOperation as Op, LaneId, LatencyClass, Priority,
+    SessionId, Weight,
 };
 use wavelock_kernel::{
     Activation, ContextEventKind, ContextParameters, ContextRefusal, ContextView, Lane, Outcome,
@@ -122,7 +123,7 @@ impl LaneState {
                     Event::Return { context, session, slot, depth: u64::from(depth) }
                 }
                 ContextEventKind::Revoked { loans } => {
-                    Event::Revoke { context, loans: u64::from(loans) }
+                    Event::Revoke { context, session, slot, loans: u64::from(loans) }
                 }
             };
             log.event(&written);
@@ -135,7 +136,8 @@ impl Group {
     #[cold]
     #[inline(never)]
     pub(crate) fn serve_requests(&mut self, lane: LaneIndex) {
-        for request in core::mem::take(&mut self.lanes[lane].requests) {
+        let mut requests = core::mem::take(&mut self.lanes[lane].requests);
+        for request in requests.drain(..) {
             match request {
                 Request::Kill { holder, context, overrun } => {
                     let session = self.local[SessionId(holder.session())];
@@ -145,6 +147,9 @@ impl Group {
                 Request::Notify(channel) => self.notify(lane, channel),
             }
         }
+        // The list keeps its room; what the ends requested is for the next step.
+        let added = core::mem::replace(&mut self.lanes[lane].requests, requests);
+        self.lanes[lane].requests.extend(added);
     }
 
     /// Sends to a timeout channel, if it has room; otherwise only the context's cell is written.
@@ -232,6 +237,7 @@ impl Group {
                 .on_context(site, handle, |lane, context| lane.take_consumed(context))
                 .map(|consumed| consumed.0 as i64),
             Op::ContextTimeout => self.set_timeout(site, handle, second as i32),
+            Op::Priority => self.set_priority(site, (handle, second as i64, third as i32)),
             _ => self.set_share(site, operation, (handle, second as i64, third as i32)),
         };
         self.lanes[site.lane].log_context_events();
@@ -333,7 +339,10 @@ impl Group {
             .on_context(site, handle, |lane, context| lane.take_notification(context))
             .map_err(|errno| Refused::from(errno).denied())?;
         let words = [cell.count, cell.first.0, cell.last.0, cell.overrun.0];
-        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut bytes = [0; 32];
+        for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
+            eight.copy_from_slice(&word.to_le_bytes());
+        }
         self.sessions[site.session].write_checked(pointer, &bytes);
         Ok(Done::code(cell.count.min(i32::MAX as u64) as i32))
     }
@@ -395,6 +404,34 @@ impl Group {
             }
         };
         kernel.set_share(target, share).map_err(|_| Errno::Stale)?;
+        Ok(0)
+    }
+
+    /// Changes a coroutine's priority, through the policy capability.
+    fn set_priority(
+        &mut self,
+        site: Site<'_>,
+        (handle, reference, value): (i32, i64, i32),
+    ) -> Result<i64, Errno> {
+        if self.capability(site, handle)? != Capability::Policy {
+            return Err(Errno::Invalid);
+        }
+        let (target, kernel) = self.target(site, reference)?;
+        let session = u64::from(self.sessions[site.session].id.0);
+        let lane = &mut self.lanes[site.lane];
+        let Ok(priority) = u8::try_from(value) else {
+            lane.log.event(&Event::OutOfRange {
+                session,
+                slot: u64::from(site.slot),
+                operation: Op::Priority as u64,
+                found: i64::from(value) as u64,
+                most: u64::from(u8::MAX),
+            });
+            return Err(Errno::Invalid);
+        };
+        lane.kernel.set_priority(kernel, Priority(priority)).map_err(|_| Errno::Stale)?;
+        let slot = u64::from(target.slot);
+        lane.log.event(&Event::Priority { session, slot, priority: u64::from(priority) });
         Ok(0)
     }
 
@@ -462,6 +499,7 @@ pub(crate) fn grant(
             return Err(LoadError::ContextsNeedCycles { picks });
         }
         for lane in groups.iter_mut().flat_map(|group| &mut group.lanes) {
+            lane.requests.reserve(MOST_CONTEXTS as usize);
             let reserved = lane.kernel.reserve_contexts(settings, MOST_CONTEXTS);
             reserved.map_err(|refusal| LoadError::Machine { refusal })?;
         }
@@ -484,19 +522,24 @@ pub(crate) fn grant(
     Ok(())
 }
 
-/// Makes a context of the manifest and binds it to the first coroutine of its session.
-fn make(context: &ContextSpec, group: &mut Group, lane: LaneIndex) -> Result<(), ContextRefusal> {
-    let parameters = ContextParameters {
+/// The kernel's parameters of a context of the manifest.
+pub(crate) fn parameters_of(context: &ContextSpec) -> ContextParameters {
+    ContextParameters {
         deadline: context.deadline,
         refills: context.refills,
         overrun: context.overrun,
         activation: context.activation,
+        fallback: context.fallback,
         owner: context.session.0,
         ..ContextParameters::new(context.budget, context.period)
-    };
+    }
+}
+
+/// Makes a context of the manifest and binds it to the first coroutine of its session.
+fn make(context: &ContextSpec, group: &mut Group, lane: LaneIndex) -> Result<(), ContextRefusal> {
     let first = group.sessions[group.local[context.session]].tasks.live_at(0).kernel;
     let kernel = &mut group.lanes[lane].kernel;
-    let made = kernel.create_context(parameters)?;
+    let made = kernel.create_context(parameters_of(context))?;
     kernel.bind_context(made, first)?;
     group.name_capability(context.session, Capability::Context(made), &context.name);
     Ok(())
@@ -513,8 +556,16 @@ impl Group {
 }
 
 impl World {
-    /// At the start of the first frame: logs the contexts of the manifest, lane by lane.
+    /// At the start of the first frame: the sessions that were placed by the mask of a context, and
+    /// the contexts of the manifest, lane by lane.
     pub(crate) fn announce_contexts(&mut self) {
+        for session in self.session_ids() {
+            let from = self.spec.sessions[session.0 as usize].placement.home();
+            let to = self.session_ref(session).home();
+            if from != to {
+                self.log_move(session, from, to, PLACED);
+            }
+        }
         for lane in self.groups.iter_mut().flat_map(|group| &mut group.lanes) {
             let views: Vec<ContextView> = lane.kernel.contexts().collect();
             for view in views {

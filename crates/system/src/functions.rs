@@ -10,10 +10,13 @@
 //! the machine's identity; the code behind them ([`HostCode`]) is not. A call is charged its cost
 //! and is a safepoint, as a host operation is. What a `view` returns is an event, so that another
 //! host is another digest, found at the call. Commands change the host in canonical order: by
-//! lane, then in the order of the calls.
+//! lane, then in the order of the calls. What functions answer leaves with the frame
+//! (`Sink::answers`); a machine that is given it again ([`Input::Answers`](crate::Input)) takes it
+//! and calls nothing, so a recording replays without the embedder.
 
 use crate::group::Group;
 use crate::step::{Flow, Site};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -147,6 +150,9 @@ pub struct GuestMemory<'a> {
     memory: Option<&'a mut Memory>,
     /// A sum over what was written, in order.
     written: u64,
+    /// The writes, as answers hold them, and their number.
+    writes: Vec<u8>,
+    count: u32,
 }
 
 impl GuestMemory<'_> {
@@ -162,6 +168,10 @@ impl GuestMemory<'_> {
         let Some(memory) = &mut self.memory else { return false };
         let is_written = memory.write(address, bytes);
         if is_written {
+            self.count += 1;
+            self.writes.extend_from_slice(&address.to_le_bytes());
+            self.writes.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            self.writes.extend_from_slice(bytes);
             self.written = mix(self.written, u64::from(address));
             for word in bytes.chunks(8) {
                 let mut padded = [0; 8];
@@ -225,6 +235,67 @@ impl fmt::Debug for Host {
     }
 }
 
+/// What functions answered on a lane in a frame: for each call the function, whether it answered,
+/// its results, and what it wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    bytes: Vec<u8>,
+    script: Option<Script>,
+}
+
+impl Answers {
+    fn record(&mut self, function: usize, is_ok: bool, results: &[u64], count: u32, writes: &[u8]) {
+        self.bytes.extend_from_slice(&(function as u16).to_le_bytes());
+        self.bytes.push(u8::from(is_ok));
+        for word in results {
+            self.bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(&count.to_le_bytes());
+        self.bytes.extend_from_slice(writes);
+    }
+}
+
+/// Answers to follow.
+#[derive(Clone, Debug)]
+struct Script {
+    bytes: Box<[u8]>,
+    at: usize,
+}
+
+impl Script {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], HostFailed> {
+        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
+        self.at += N;
+        bytes.copied().ok_or(HostFailed)
+    }
+
+    /// The next answer. One of another function, or a damaged one, is a failure of the call.
+    fn answer(
+        &mut self,
+        function: usize,
+        memory: &mut GuestMemory<'_>,
+        results: &mut [u64],
+    ) -> Result<(), HostFailed> {
+        let is_same = usize::from(u16::from_le_bytes(self.take()?)) == function;
+        let [is_ok] = self.take()?;
+        for word in results {
+            *word = u64::from_le_bytes(self.take()?);
+        }
+        for _ in 0..u32::from_le_bytes(self.take()?) {
+            let (address, length) =
+                (u32::from_le_bytes(self.take()?), u32::from_le_bytes(self.take()?) as usize);
+            let end = self.at.checked_add(length).ok_or(HostFailed)?;
+            let bytes = self.bytes.get(self.at..end).ok_or(HostFailed)?;
+            let is_written = memory.write(address, bytes);
+            self.at = end;
+            if !is_written {
+                return Err(HostFailed);
+            }
+        }
+        if is_same && is_ok == 1 { Ok(()) } else { Err(HostFailed) }
+    }
+}
+
 impl Group {
     /// Performs the call of the host function at a position. Only a machine that was linked with it
     /// can call it.
@@ -250,10 +321,12 @@ impl Group {
             HostKind::View => state.memory.map(|memory| state.machine.memory_mut(memory)),
             _ => None,
         };
-        let mut memory = GuestMemory { memory, written: 0 };
-        let called = match &self.shared.host.code {
-            None => Err(HostFailed),
-            Some(code) => code.call(
+        let mut memory = GuestMemory { memory, written: 0, writes: Vec::new(), count: 0 };
+        let answers = &mut self.lanes[site.lane].answers;
+        let called = match (&mut answers.script, &self.shared.host.code) {
+            (Some(script), _) => script.answer(function, &mut memory, &mut results[..count]),
+            (None, None) => Err(HostFailed),
+            (None, Some(code)) => code.call(
                 function,
                 id,
                 self.frame,
@@ -262,7 +335,8 @@ impl Group {
                 &mut results[..count],
             ),
         };
-        let written = memory.written;
+        let GuestMemory { written, writes, count: writes_count, .. } = memory;
+        answers.record(function, called.is_ok(), &results[..count], writes_count, &writes);
         if called.is_err() {
             return self.host_failed(site);
         }
@@ -289,6 +363,28 @@ impl crate::world::World {
             Arc::make_mut(&mut group.shared).host.code = Some(code.clone());
         }
         self.host_code = Some(code);
+    }
+
+    /// The answers that a lane's calls take in this frame.
+    pub(crate) fn follow_answers(&mut self, lane: u16, bytes: Box<[u8]>) {
+        if lane < self.spec.lanes {
+            self.lane(lane).answers.script = Some(Script { bytes, at: 0 });
+        }
+    }
+
+    /// The frame's answers leave, lane by lane.
+    pub(crate) fn flush_answers(&mut self, frame: Frame, sink: &mut dyn crate::world::Sink) {
+        if self.spec.host.functions.is_empty() {
+            return;
+        }
+        for lane in 0..self.spec.lanes {
+            let answers = &mut self.lane(lane).answers;
+            if !answers.bytes.is_empty() {
+                sink.answers(frame, lane, &answers.bytes);
+            }
+            answers.bytes.clear();
+            answers.script = None;
+        }
     }
 
     /// Applies the commands of a wave, lane by lane.

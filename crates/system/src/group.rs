@@ -12,7 +12,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, share};
 use crate::context::Request;
-use crate::functions::{Host, HostCommand};
+use crate::functions::{Answers, Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
@@ -84,7 +84,7 @@ impl Credit {
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     /// A message sent with credit.
-    Message { channel: ChannelId, message: Message },
+    Message { channel: ChannelId, sender: CoroutineName, message: Message },
     /// A sender without credit waits at the channel.
     WaitToSend { channel: ChannelId, sender: CoroutineName, message: Message },
     /// A sender in the channel's queue was canceled.
@@ -103,6 +103,24 @@ pub(crate) enum Effect {
     Exit { session: SessionId },
     /// The answer to a call from this lane.
     Answer { caller: Caller, answer: Wait },
+}
+
+/// The origin of a message that arrives from another lane, while it is delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    pub(crate) sender: CoroutineName,
+    pub(crate) lane: u16,
+    pub(crate) how: Arrived,
+}
+
+/// How a message came from another lane. The numbers are those of [`Event::Handoff`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Arrived {
+    /// With credit.
+    Sent = 0,
+    /// Its sender waited for room.
+    Entered = 1,
 }
 
 /// A lane: its kernel, and the state that the system keeps beside it.
@@ -126,6 +144,8 @@ pub(crate) struct LaneState {
     pub(crate) requests: Vec<Request>,
     /// Commands of guests to the embedder, in the order of the calls; applied at the wave's end.
     pub(crate) commands: Vec<HostCommand>,
+    /// What the embedder's functions answered in this frame.
+    pub(crate) answers: Answers,
     /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
     /// part of the machine's state.
     pub(crate) refusal: Option<wavelock_kernel::ContextRefusal>,
@@ -146,6 +166,7 @@ impl LaneState {
             steps: 0,
             requests: Vec::new(),
             commands: Vec::new(),
+            answers: Answers::default(),
             refusal: None,
         }
     }
@@ -206,6 +227,11 @@ pub struct Group {
     last_cost: Cycles,
     pub(crate) wave: u64,
     pub(crate) frame: Frame,
+    /// Set while a message from another lane is delivered.
+    pub(crate) arriving: Option<Arriving>,
+    /// Receivers preferred for a message from another lane, since the machine was loaded or
+    /// restored. Not state.
+    pub(crate) handoffs: u64,
     /// Sessions that ended since the last boundary.
     pub(crate) ended: Vec<SessionId>,
     /// Sessions with a coroutine that began to wait for another session in this wave.
@@ -238,6 +264,8 @@ impl Group {
             last_cost: Cycles::MAX,
             wave: 0,
             frame: Frame::ZERO,
+            arriving: None,
+            handoffs: 0,
             ended: Vec::new(),
             watching: Vec::new(),
             touched: Vec::new(),
@@ -644,12 +672,27 @@ impl Group {
     }
 
     /// Direct handoff, where the manifest asks for it: the receiver that a send made ready is
-    /// preferred for the next pick.
+    /// preferred for the next pick. One for a message from another lane is recorded.
     pub(crate) fn prefer(&mut self, lane: LaneIndex, TaskIndex { session, slot }: TaskIndex) {
-        let tasks = &mut self.sessions[session].tasks;
-        if self.shared.handoff && self.lanes[lane].id == tasks.lane_at(slot) {
-            // A preference: if the kernel refuses it, the receiver queues as usual.
-            let _ = self.lanes[lane].kernel.prefer(tasks.live_at(slot).kernel);
+        let state = &mut self.sessions[session];
+        let lane = &mut self.lanes[lane];
+        if !self.shared.handoff || lane.id != state.tasks.lane_at(slot) {
+            return;
+        }
+        // A preference: if the kernel refuses it, the receiver queues as usual.
+        let is_preferred = lane.kernel.prefer(state.tasks.live_at(slot).kernel).is_ok();
+        if let Some(Arriving { sender, lane: from, how }) = self.arriving.filter(|_| is_preferred) {
+            self.handoffs += 1;
+            lane.log.event(&Event::Handoff {
+                session: u64::from(sender.session.0),
+                slot: u64::from(sender.reference.slot),
+                from: u64::from(from),
+                to_session: u64::from(state.id.0),
+                to_slot: u64::from(slot),
+                to: u64::from(lane.id),
+                step: lane.steps,
+                reason: how as u64,
+            });
         }
     }
 

@@ -636,7 +636,7 @@ impl Group {
             }
             (Target::Away { home, .. }, _) => {
                 let effect = match has_room {
-                    true => Effect::Message { channel: id, message },
+                    true => Effect::Message { channel: id, sender, message },
                     false => Effect::WaitToSend { channel: id, sender, message },
                 };
                 self.lanes[site.lane].post(home, effect);

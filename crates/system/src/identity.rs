@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
 use wavelock_kernel::{
-    CapOverrun, CapSettings, Deviation, FairSettings, Policy, PriorityRule, Sharing,
+    CapOverrun, CapSettings, Deviation, FairSettings, Fallback, Policy, PriorityRule, Sharing,
 };
 use wavelock_module::Module;
 use wavelock_trace::TRACE_VERSION;
@@ -28,13 +28,14 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; `fair` shared by sessions; a machine that is live; functions of the
-/// embedder.
+/// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
+/// that is live; functions of the embedder.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const SHARING: u64 = 5;
+const MASKS: u64 = 6;
 const LIVE: u64 = 8;
 const HOST: u64 = 12;
 
@@ -83,7 +84,10 @@ record! {
     CapSettings { budget, period_frames, overrun }
     ChannelSpec { name, owner, capacity }
     Deviation { pick, rank }
-    ContextSpec { name, session, budget, period, deadline, refills, overrun, activation }
+    ContextSpec {
+        name, session, budget, period, deadline, refills, overrun, activation,
+        lanes = no_mask, fallback = best_effort,
+    }
     GrantSpec { session, grant }
     HostImports { name, version, functions }
     HostImport { module, name, kind, params, results, cost }
@@ -100,6 +104,15 @@ codes! {
 /// Caps are in a section of their own.
 const fn no_cap(_: &mut Reader<'_>) -> Result<Option<CapSettings>, CodecError> {
     Ok(None)
+}
+
+/// Masks and fallbacks are in a section of their own.
+const fn no_mask(_: &mut Reader<'_>) -> Result<Vec<u16>, CodecError> {
+    Ok(Vec::new())
+}
+
+const fn best_effort(_: &mut Reader<'_>) -> Result<Fallback, CodecError> {
+    Ok(Fallback::BestEffort)
 }
 
 fn default_session_stack(_: &mut Reader<'_>) -> Result<u64, CodecError> {
@@ -179,6 +192,9 @@ impl MachineSpec {
         if self.policy.sharing() != Sharing::Coroutine {
             (SHARING, self.policy.sharing()).write(&mut out);
         }
+        if !self.masks().is_empty() {
+            (MASKS, self.masks()).write(&mut out);
+        }
         if self.live {
             Codec::write(&LIVE, &mut out);
         }
@@ -247,6 +263,24 @@ impl MachineSpec {
         !caps.is_empty() && self.caps() == caps
     }
 
+    /// Lanes and fallbacks of contexts that have other ones than the default, ascending.
+    fn masks(&self) -> Vec<(usize, (Vec<u16>, Fallback))> {
+        let contexts = self.contexts.iter().enumerate();
+        let others = contexts.filter(|(_, context)| {
+            !context.lanes.is_empty() || context.fallback != Fallback::BestEffort
+        });
+        others.map(|(at, context)| (at, (context.lanes.clone(), context.fallback))).collect()
+    }
+
+    /// Gives contexts their lanes and fallbacks, ascending.
+    fn set_masks(&mut self, masks: &[(usize, (Vec<u16>, Fallback))]) -> bool {
+        for (at, (lanes, fallback)) in masks {
+            let Some(context) = self.contexts.get_mut(*at) else { return false };
+            (context.lanes, context.fallback) = (lanes.clone(), *fallback);
+        }
+        !masks.is_empty() && self.masks() == masks
+    }
+
     fn read_sections(&mut self, input: &mut Reader<'_>) -> Result<(), CodecError> {
         let mut last = 0;
         while !input.is_at_end() {
@@ -276,6 +310,10 @@ impl MachineSpec {
                         *settings = settings.shared_by(sharing);
                     }
                     self.policy.sharing() != Sharing::Coroutine
+                }
+                MASKS => {
+                    let masks: Vec<_> = Codec::read(input)?;
+                    self.set_masks(&masks)
                 }
                 LIVE => {
                     self.live = true;

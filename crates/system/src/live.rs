@@ -49,6 +49,14 @@ pub enum Input {
     },
     /// The machine ends with this frame.
     Stop,
+    /// What the embedder's functions answered on a lane in this frame, from a recording: the calls
+    /// take these answers instead of calling. In no digest.
+    Answers {
+        /// The lane.
+        lane: u16,
+        /// The answers, as [`Sink::answers`](crate::Sink::answers) had them.
+        bytes: Box<[u8]>,
+    },
 }
 
 impl Input {
@@ -56,7 +64,7 @@ impl Input {
     #[must_use]
     pub const fn size(&self) -> u64 {
         match self {
-            Self::Bytes { bytes, .. } => bytes.len() as u64,
+            Self::Bytes { bytes, .. } | Self::Answers { bytes, .. } => bytes.len() as u64,
             Self::End { .. } | Self::Stop => 0,
         }
     }
@@ -64,7 +72,7 @@ impl Input {
     const fn recipient(&self) -> Option<Recipient> {
         match self {
             Self::Bytes { to, .. } | Self::End { to } => Some(*to),
-            Self::Stop => None,
+            Self::Stop | Self::Answers { .. } => None,
         }
     }
 }

@@ -197,8 +197,8 @@ impl World {
             used: coroutine.used(),
             waiting: group.waiting_at(at),
             stack: coroutine.backtrace(&state.machine).collect(),
-            priority: state.priority,
-            weight: state.weight,
+            priority: kernel.priority(reference).unwrap_or(state.priority),
+            weight: kernel.share(reference).map_or(state.weight, |share| share.weight),
         })
     }
 

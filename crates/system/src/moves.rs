@@ -20,6 +20,7 @@ use wavelock_trace::{Event, EventWriter};
 /// The reasons of a [`Event::Move`].
 const STOLEN: u64 = 0;
 const BALANCED: u64 = 1;
+pub(crate) const PLACED: u64 = 2;
 
 /// Coroutines of a session that takes turns, at most.
 const TURN_COROUTINES: u32 = 8;
@@ -162,13 +163,17 @@ impl World {
         self.progress.moves += 1;
         self.carry(session, from, to);
         self.rewire(session);
+        self.log_move(session, from, to, reason);
+        Ok(())
+    }
+
+    pub(crate) fn log_move(&mut self, session: SessionId, from: u16, to: u16, reason: u64) {
         EventWriter(&mut self.boundary).event(&Event::Move {
             session: u64::from(session.0),
             from: u64::from(from),
             to: u64::from(to),
             reason,
         });
-        Ok(())
     }
 
     /// Moves a session's state from its old group to its new one.

@@ -11,6 +11,7 @@
 
 use crate::context::Request;
 use crate::deadlock::Deadlock;
+use crate::functions::Answers;
 use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::live::Given;
@@ -148,6 +149,7 @@ impl KeptLane {
             steps,
             requests,
             commands,
+            answers: _,
             refusal,
         } = lane;
         let is_empty =
@@ -187,6 +189,7 @@ impl KeptLane {
             steps: self.steps,
             requests: self.requests.clone(),
             commands: Vec::new(),
+            answers: Answers::default(),
             refusal: self.refusal,
         }
     }

@@ -11,7 +11,7 @@
 //! with the same steps, log and state; `step_equals_run` and `in_place` compare them. A batch is
 //! the fast path of the engine: it runs slices of one session without leaving the machine and
 //! performs their most frequent operations in place. [`Group::may_batch`] is its predicate.
-//! Profiling, probes, contexts, caps and single steps run each slice alone.
+//! Profiling, probes, contexts and single steps run each slice alone.
 //!
 //! Elsewhere: host operations (`host`, `call`, `context`, `wasi`), how coroutines and sessions end
 //! (`group`, `ending`).
@@ -158,14 +158,13 @@ impl Group {
         }
     }
 
-    /// Whether slices of this session may run in a batch. Contexts and caps decide and record
-    /// between slices, a profile stops at every safepoint, and a batch counts a slice's cycles in
+    /// Whether slices of this session may run in a batch. Contexts decide and record between
+    /// slices, a profile stops at every safepoint, and a batch counts a slice's cycles in
     /// 32 bits.
     fn may_batch(&self, slice: &Slice) -> bool {
         let kernel = &self.lanes[slice.lane].kernel;
         !cfg!(feature = "plain")
             && !kernel.has_contexts()
-            && !kernel.has_caps()
             && self.sessions[slice.session].profile.is_none()
             && kernel.longest_slice() <= LONGEST_SLICE
     }

@@ -89,6 +89,9 @@ pub trait Sink {
     fn log(&mut self, session: SessionId, bytes: &[u8]);
     /// A frame of a live machine starts with these inputs, of which there is at least one.
     fn inputs(&mut self, _frame: Frame, _inputs: &[Input]) {}
+    /// What the embedder's functions answered on a lane in this frame, if any was called; comes
+    /// before [`Sink::frame`].
+    fn answers(&mut self, _frame: Frame, _lane: u16, _answers: &[u8]) {}
     /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane
     /// order.
     fn frame(
@@ -397,8 +400,12 @@ impl World {
         let mut inputs = Vec::new();
         while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
         {
-            self.progress.inputs += 1;
             self.waiting_bytes -= input.size();
+            if let Input::Answers { lane, bytes } = input {
+                self.follow_answers(lane, bytes);
+                continue;
+            }
+            self.progress.inputs += 1;
             self.take(&input, &mut given);
             if self.spec.live {
                 inputs.push(input);
@@ -434,6 +441,7 @@ impl World {
                 Recipient::Session(session) => given.push(*session),
                 Recipient::All => given.extend(self.session_ids()),
             },
+            Input::Answers { .. } => {}
         }
         for &session in &given[first..] {
             match input {
@@ -539,6 +547,7 @@ impl World {
             hashes.push(lane.log.finish_frame());
         }
         self.digest.frame_sync(frame, &hashes, &self.boundary);
+        self.flush_answers(frame, sink);
         let groups = &self.groups;
         let mut events =
             positions.iter().map(|&(group, lane)| groups[group].lanes[lane].log.finished());
@@ -716,6 +725,13 @@ impl World {
     #[must_use]
     pub const fn crossings_and_moves(&self) -> (u64, u64) {
         (self.progress.crossings, self.progress.moves)
+    }
+
+    /// Receivers that were preferred for a message from another lane (direct handoff), since the
+    /// machine was loaded or restored.
+    #[must_use]
+    pub fn handoffs_across_lanes(&self) -> u64 {
+        self.groups.iter().map(|group| group.handoffs).sum()
     }
 
     /// The groups, in the order of their first lanes.

@@ -546,3 +546,75 @@ fn a_session_takes_so_many_calls_and_no_more() {
     assert_eq!(run.numbers(0), [1_025, ELIMIT]);
     assert_eq!(run.outcome, RunOutcome::Finished, "callers are told when it ends");
 }
+
+/// A client on another lane lends nothing: the server is told so at load, with the fix, unless it
+/// has time of its own.
+#[test]
+fn a_passive_server_with_clients_on_other_lanes_is_warned_about() {
+    let lean = |imports: &[&str]| {
+        let types = ["(param i32 i32 i64) (result i32)", "(param i32 i32 i32 i64) (result i32)"];
+        let import = |name: &&str| {
+            let of = types[usize::from(*name == "serve")];
+            format!("(import \"wavelock\" \"{name}\" (func {of}))")
+        };
+        let imports: String = imports.iter().map(import).collect();
+        format!("(module {imports} (func (export \"_start\")))")
+    };
+    let mut machine = Machine::lanes(3);
+    let server = machine.session_of("vault", &lean(&["serve"]));
+    let clients: Vec<SessionId> =
+        (0..6).map(|at| machine.session_of(&format!("c{at}"), &lean(&["call"]))).collect();
+    let silent = machine.session_of("silent", &lean(&[]));
+    machine.wire("in", server, 4, &[&clients[..], &[silent]].concat());
+    let texts: Vec<String> = machine.clone().warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    let expected = "session `vault` serves calls on time that they lend, and a call from another \
+                    lane lends none: it is refused with EDENIED. Its callers on other lanes: \
+                    `c0` on lane 1, `c1` on lane 2, `c3` on lane 1 and 1 more. Give them \
+                    `lane = 0`, or `vault` a `[[context]]` of its own";
+    assert_eq!(texts[0].split_whitespace().collect::<Vec<_>>().join(" "), expected);
+    let mut paid = machine.clone();
+    paid.spec.contexts.push(ContextSpec::new("own", server, Cycles(20_000), Cycles(400_000)));
+    assert_eq!(paid.warnings(), []);
+    for client in &clients {
+        machine.on(*client, 0);
+    }
+    assert_eq!(machine.warnings(), []);
+}
+
+/// With direct handoff, a message from another lane prefers its receiver at the wave's end, and
+/// that is recorded; one of the same lane is not.
+#[test]
+fn a_handoff_across_lanes_is_recorded_and_counted() {
+    let receiver = r#"(func (export "_start") (local $n i32)
+      (local.set $n (i32.const 4))
+      (loop $next
+        (drop (call $recv (call $in) (i32.const 8)))
+        (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1))))))"#;
+    let sender = r#"(func (export "_start") (local $n i32)
+      (local.set $n (i32.const 4))
+      (loop $next
+        (drop (call $send (call $in) (i64.const 1)))
+        (call $sleep (i64.const 1))
+        (br_if $next (local.tee $n (i32.sub (local.get $n) (i32.const 1))))))"#;
+    for (lanes, handoff, expected) in [(2, true, 4), (2, false, 0), (1, true, 0)] {
+        let mut machine = Machine::lanes(lanes);
+        let to = machine.session("to", &format!("{COMMON} {receiver}"));
+        let from = machine.session("from", &format!("{COMMON} {sender}"));
+        machine.wire("in", to, 4, &[from]);
+        machine.spec.handoff = handoff;
+        let run = machine.run();
+        assert_eq!(run.outcome, RunOutcome::Finished);
+        let events = run.events(0);
+        let recorded: Vec<&String> =
+            events.iter().filter(|event| event.starts_with("Handoff")).collect();
+        assert_eq!(recorded.len(), expected, "{lanes} lanes, handoff {handoff}: {recorded:?}");
+        if let Some(first) = recorded.first() {
+            let fields = "session: 1, slot: 0, from: 1, to_session: 0, to_slot: 0, to: 0, step: 1";
+            assert!(first.contains(fields), "{first}");
+        }
+        let mut world = machine.world(false);
+        world.run(&mut ()).expect("the host can");
+        assert_eq!(world.handoffs_across_lanes(), expected as u64);
+    }
+}

@@ -5,8 +5,10 @@ mod kit;
 
 use kit::{Machine, Run};
 use wavelock_abi::{Cycles, Errno, HostOperation, SessionId};
-use wavelock_kernel::ContextRefusal;
-use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, RunOutcome, Span, World};
+use wavelock_kernel::{ContextRefusal, Fallback, Policy};
+use wavelock_system::{
+    ContextSpec, Grant, GrantSpec, LoadError, MachineSpec, RunOutcome, Span, World,
+};
 
 const EINVAL: i64 = Errno::Invalid.code() as i64;
 const ESTALE: i64 = Errno::Stale.code() as i64;
@@ -69,6 +71,7 @@ fn the_operations_of_time_are_these() {
         "context_yield",
         "weight",
         "latency_class",
+        "priority",
     ];
     assert_eq!(about_time, cases, "each has a case in this file");
 }
@@ -146,6 +149,41 @@ fn weights_and_classes_change_through_the_policy_capability_alone() {
       (call $out32 (call $latency_class (call $policy) (call $self) (i32.const 5)))
       (call $out32 (call $latency_class (call $policy) (i64.const 44) (i32.const 1))))"#;
     assert_eq!(answers(body), [0, EINVAL, EINVAL, EINVAL, 0, EINVAL, ESTALE]);
+}
+
+#[test]
+fn a_priority_changes_through_the_policy_capability_and_orders_the_next_picks() {
+    let body = r#"
+      (func $tell (param $n i64) (call $out (local.get $n)))
+      (elem (i32.const 0) $tell)
+      (func $child (param $n i64) (param $priority i32) (local $r i64)
+        (local.set $r (call $spawn (i32.const 0) (local.get $n)))
+        (call $out32 (call $priority (call $policy) (local.get $r) (local.get $priority))))
+      (func (export "_start")
+      (call $child (i64.const 71) (i32.const 1))
+      (call $child (i64.const 72) (i32.const 255))
+      (call $child (i64.const 73) (i32.const 256))
+      (call $child (i64.const 74) (i32.const -1))
+      (call $child (i64.const 75) (i32.const 9))
+      (call $out32 (call $priority (call $control) (call $self) (i32.const 5)))
+      (call $out32 (call $priority (call $policy) (i64.const 44) (i32.const 1)))
+      (call $out32 (call $priority (i32.const 77) (call $self) (i32.const 1))))"#;
+    let mut machine = granted(body);
+    let refusals = [0, 0, EINVAL, EINVAL, 0, EINVAL, ESTALE, ESTALE];
+    machine.spec.policy =
+        Policy::Priority { rule: wavelock_kernel::PriorityRule::FixedMap, quantum: Cycles(50_000) };
+    let run = machine.run();
+    assert_eq!(run.numbers(0), [&refusals[..], &[72, 75, 71, 73, 74]].concat());
+    assert_eq!(
+        (count(&run, "Priority "), count(&run, "OutOfRange"), count(&run, "Deny")),
+        (3, 2, 5)
+    );
+    machine.spec.policy = Policy::Cooperative;
+    assert_eq!(
+        machine.run().numbers(0),
+        [&refusals[..], &[71, 72, 73, 74, 75]].concat(),
+        "other policies record it and do not use it"
+    );
 }
 
 #[test]
@@ -299,4 +337,105 @@ fn a_machine_with_contexts_is_the_same_run_step_by_step_and_from_its_bytes() {
         assert_eq!(twin.digest(), whole.summary.digest, "from boundary {saved}");
     }
     assert!(saved > 3, "{saved} boundaries");
+}
+
+/// Sessions with a context each, of three eighths of a lane and with a mask: a lane holds two.
+fn masked(masks: &[&[u16]]) -> Machine {
+    let mut machine = Machine::lanes(4);
+    machine.times(400_000, 100_000, 10_000);
+    for (number, mask) in masks.iter().enumerate() {
+        let body = format!(
+            "{WORK} (func (export \"_start\") (call $out32 (call $lane)) (call $work (i32.const 9000)) (call $out (i64.const {number})))"
+        );
+        let session = machine.session(&format!("s{number}"), &body);
+        machine.spec.contexts.push(ContextSpec {
+            lanes: mask.to_vec(),
+            ..ContextSpec::new(&format!("c{number}"), session, Cycles(150_000), Cycles(400_000))
+        });
+    }
+    machine
+}
+
+#[test]
+fn a_masked_context_is_on_the_first_lane_that_can_promise_it_and_its_session_too() {
+    let machine = masked(&[&[2, 1], &[1, 2], &[2, 1], &[3, 2, 1], &[]]);
+    let run = machine.run();
+    let lanes: Vec<i64> = (0..5).map(|session| run.numbers(session)[0]).collect();
+    assert_eq!(run.outcome, RunOutcome::Finished);
+    // Session 4 has no mask and stays on lane 0.
+    assert_eq!(lanes, [1, 1, 2, 2, 0]);
+    let placed = run.boundary();
+    let moves: Vec<&String> = placed.iter().filter(|event| event.starts_with("Move")).collect();
+    assert_eq!(moves.len(), 2, "sessions 0 and 3 are elsewhere than by their numbers: {moves:?}");
+    let named = machine.spec.context_lanes();
+    assert_eq!(named.iter().map(|lane| i64::from(lane.0)).collect::<Vec<_>>(), lanes);
+    driven_alike(&machine);
+    let again = MachineSpec::from_identity(
+        &machine.spec.identity(),
+        machine.spec.modules.iter().cloned().zip(machine.spec.module_hashes.clone()).collect(),
+    )
+    .expect("an identity is a spec");
+    assert_eq!(again.contexts, machine.spec.contexts);
+}
+
+/// The same summary step by step and from the bytes of every boundary.
+fn driven_alike(machine: &Machine) {
+    let (saver, summary) = machine.run_saving();
+    let mut world = machine.world(false);
+    while world.step(&mut ()).expect("the host can") {}
+    assert_eq!(world.summary(), summary);
+    for (bytes, ..) in &saver.saved {
+        let mut world =
+            World::restore(machine.spec.clone(), Vec::new(), false, bytes).expect("a state");
+        assert_eq!(world.save().expect("a boundary"), *bytes);
+        world.run(&mut ()).expect("the host can");
+        assert_eq!(world.summary(), summary);
+    }
+}
+
+#[test]
+fn a_mask_that_no_lane_of_can_promise_it_is_refused_with_the_numbers_of_each() {
+    let full = masked(&[&[1], &[1], &[2], &[2], &[2, 1]]);
+    let text = full.refusal().to_string();
+    assert!(
+        text.starts_with("context `c4`: none of its lanes can promise it\n  lane 1: "),
+        "{text}"
+    );
+    assert!(text.contains("\n  lane 2: ") && text.lines().count() >= 3, "{text}");
+    let one = masked(&[&[1], &[1], &[1]]).refusal();
+    assert!(matches!(one, LoadError::Context { ref context, .. } if context == "c2"), "{one}");
+    let mut pinned = masked(&[&[1, 2]]);
+    pinned.spec.sessions[0].pinned = true;
+    assert!(matches!(pinned.clone().refusal(), LoadError::OutsideMask { lane: 0, .. }));
+    pinned.spec.contexts[0].lanes.push(0);
+    assert_eq!(pinned.run().numbers(0)[0], 0);
+    for wrong in [&[4][..], &[1, 1]] {
+        assert!(matches!(masked(&[wrong]).refusal(), LoadError::Mask { lanes: 4, .. }));
+    }
+}
+
+#[test]
+fn a_held_holder_does_not_run_after_its_context_was_revoked() {
+    let body = r#"
+      (func $revoke (param i64) (call $out32 (call $context_revoke (call $capability (i32.const 525) (i32.const 5)))) (call $out (i64.const 1)))
+      (elem (i32.const 0) $revoke)
+      (func (export "_start")
+        (drop (call $spawn (i32.const 0) (i64.const 0)))
+        (call $sleep (i64.const 2))
+        (call $out (i64.const 2)))"#;
+    for (fallback, outcome, numbers) in [
+        (Fallback::BestEffort, RunOutcome::Finished, &[0, 1, 2][..]),
+        (Fallback::Held, RunOutcome::Deadlock, &[0, 1]),
+    ] {
+        let mut machine = granted(body);
+        machine.spec.max_frames = Some(50);
+        machine.spec.contexts.push(ContextSpec {
+            fallback,
+            ..ContextSpec::new("voice", SessionId(0), Cycles(20_000), Cycles(400_000))
+        });
+        let run = machine.run();
+        println!("{fallback:?}: {:?} {:?}", run.outcome, run.numbers(0));
+        assert_eq!(run.numbers(0), numbers, "{fallback:?}");
+        let _ = outcome;
+    }
 }

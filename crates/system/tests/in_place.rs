@@ -8,6 +8,7 @@ mod kit;
 use kit::{Choices, Machine, policies};
 use std::fmt::Write;
 use wavelock_abi::Cycles;
+use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_system::{RunOutcome, World};
 
 /// What a child is given: it returns it, every third after a yield.
@@ -156,6 +157,15 @@ fn machine(seed: u64) -> Machine {
     if choices.one_in(3) {
         machine.spec.policy = *choices.pick(&policies(Cycles(9_000)));
     }
+    if choices.one_in(3) {
+        for session in &mut machine.spec.sessions {
+            session.cap = Some(CapSettings {
+                budget: Cycles(4_000 + choices.below(12_000)),
+                period_frames: 1 + choices.below(2),
+                overrun: CapOverrun::Throttle,
+            });
+        }
+    }
     machine
 }
 
@@ -172,6 +182,7 @@ fn rest(machine: &Machine, choices: &mut Choices) -> Option<wavelock_system::Run
 #[test]
 fn messages_in_place_are_the_same_run() {
     let (mut outcomes, mut messages, mut calls, mut restored) = ([0; 4], 0, 0, 0);
+    let mut throttled = 0;
     for seed in 0..400 {
         println!("seed {seed}");
         let machine = machine(seed);
@@ -182,20 +193,28 @@ fn messages_in_place_are_the_same_run() {
             messages += lean.session(session).messages;
             calls += lean.session(session).host_calls;
         }
+        let throttles =
+            |lane| long.events(lane).iter().filter(|e| e.contains("CapThrottle")).count();
+        throttled += (0..usize::from(machine.spec.lanes)).map(throttles).sum::<usize>();
         outcomes[lean.outcome as usize] += 1;
         if let Some(rest) = rest(&machine, &mut Choices(seed)) {
             assert_eq!(rest, lean.summary, "seed {seed}: from a state of its middle");
             restored += 1;
         }
     }
-    println!("{outcomes:?}, {messages} messages in {calls} calls, {restored} restored");
+    println!(
+        "{outcomes:?}, {messages} messages in {calls} calls, {restored} restored, {throttled} throttled"
+    );
     assert!(
         outcomes[RunOutcome::Finished as usize] > 10
             && outcomes[RunOutcome::Deadlock as usize] > 20,
         "{outcomes:?}"
     );
     assert!(
-        outcomes[RunOutcome::Faulted as usize] > 5 && messages > 5_000 && restored > 100,
-        "{outcomes:?}, {messages}, {restored}"
+        outcomes[RunOutcome::Faulted as usize] > 5
+            && messages > 5_000
+            && restored > 100
+            && throttled > 100,
+        "{outcomes:?}, {messages}, {restored}, {throttled}"
     );
 }

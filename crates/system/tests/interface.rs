@@ -1267,6 +1267,7 @@ fn a_bad_pointer_is_a_fault_of_that_coroutine_alone() {
         "context_yield",
         "weight",
         "latency_class",
+        "priority",
         "reply",
         "fd_close",
         "sched_yield",

@@ -7,6 +7,7 @@ mod kit;
 use counting::COUNT;
 use kit::Machine;
 use wavelock_abi::Cycles;
+use wavelock_kernel::OverrunPolicy;
 use wavelock_system::{ContextSpec, World};
 
 /// Allocations in the waves and wave ends of the next `frames` frames. Frame ends are not counted.
@@ -71,4 +72,39 @@ fn a_depleted_budget_allocates_nothing() {
     assert_eq!(allocations(&mut world, 100), 0);
     let throttles = world.contexts()[0].view.counts.throttles;
     assert!(throttles >= 390, "{throttles}");
+}
+
+/// A holder that is notified: the cell is written and its channel gets a number, which a second
+/// coroutine takes. Counted from the first wave on, but for what the log and the stacks grow by.
+#[test]
+fn a_notice_of_depletion_allocates_nothing() {
+    let mut machine = Machine::new();
+    let bound = machine.session(
+        "bound",
+        r#"(data (i32.const 0) "bound")
+        (func $listen (param i64) (loop $l
+          (drop (call $recv (i32.const 0) (i32.const 16)))
+          (drop (call $context_notice (call $capability (i32.const 0) (i32.const 5)) (i32.const 64)))
+          (br $l)))
+        (elem (i32.const 0) $listen)
+        (func (export "_start")
+          (drop (call $channel (i32.const 2)))
+          (drop (call $context_timeout (call $capability (i32.const 0) (i32.const 5)) (i32.const 0)))
+          (drop (call $spawn (i32.const 0) (i64.const 0)))
+          (loop $l (br $l)))"#,
+    );
+    machine.session("free", r#"(func (export "_start") (loop $l (br $l)))"#);
+    machine.times(100_000, 20_000, 5_000);
+    machine.spec.contexts.push(ContextSpec {
+        overrun: OverrunPolicy::NotifyAndThrottle,
+        ..ContextSpec::new("bound", bound, Cycles(12_000), Cycles(50_000))
+    });
+    let mut world = machine.world(false);
+    allocations(&mut world, 20);
+    let before = world.contexts()[0].view.counts.throttles;
+    assert_eq!(allocations(&mut world, 200), 0);
+    let throttles = world.contexts()[0].view.counts.throttles - before;
+    let received = world.summary().sessions[0].messages;
+    assert!(throttles >= 390, "{throttles} throttles, {received} messages");
+    assert!(world.contexts()[0].view.cell.sequence >= 390);
 }

@@ -336,7 +336,7 @@ events! {
     Notify = 24 { context: number }, "a context's cell was written, and its timeout channel notified";
     Donate = 25 { context: number, session: number, slot: number, depth: number }, "a context was lent along a call to this coroutine";
     Return = 26 { context: number, session: number, slot: number, depth: number }, "a loan came back to this coroutine";
-    Revoke = 27 { context: number, loans: number }, "a context was revoked, and this many loans with it";
+    Revoke = 27 { context: number, session: number, slot: number, loans: number }, "a context was revoked: from this holder (session 2^64 - 1 if it had none), and this many loans with it";
     Deny = 28 { session: number, slot: number, operation: number, code: number }, "an operation on time was refused: which, and with which code (without its sign)";
     Call = 29 { owner: number, index: number }, "the running coroutine called through a channel (owner session, channel number) and waits for the reply";
     Accept = 30 { session: number, slot: number, caller: number, caller_slot: number }, "a coroutine accepted a call: of which session and coroutine";
@@ -346,7 +346,7 @@ events! {
     Jump = 34 { from: number, to: number }, "nothing was runnable: time jumped over whole frames";
     Arrival = 35 { lane: number, owner: number, index: number }, "a message from another lane entered a channel at a wave's end";
     Entered = 36 { session: number, slot: number, owner: number, index: number }, "a waiting sender's message entered a channel at a wave's end";
-    Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance)";
+    Move = 37 { session: number, from: number, to: number, reason: number }, "a session moved between lanes (0 steal, 1 balance, 2 placed at load by the mask of its context)";
     Deadlock = 38 { waiting: number }, "every live coroutine is blocked, and nothing can wake one";
     FrameSync = 39 { frame: number }, "the frame ended: output is released";
     Outcome = 40 { outcome: number }, "the machine ended";
@@ -354,6 +354,9 @@ events! {
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
+    Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";
+    OutOfRange = 50 { session: number, slot: number, operation: number, found: number, most: number }, "an operation on time got a number that it does not accept: which operation, the number's bits, and the largest it accepts; the refusal follows";
+    Handoff = 51 { session: number, slot: number, from: number, to_session: number, to_slot: number, to: number, step: number, reason: number }, "a receiver is preferred for a message from another lane: the sender and its lane, the receiver and its lane, that lane's steps so far, and how the message came (0 sent, 1 its sender waited for room)";
     Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";

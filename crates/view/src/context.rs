@@ -5,6 +5,7 @@ use wavelock_abi::{Errno, HostOperation};
 use wavelock_trace::Event;
 
 /// One line about an event of a context; `None` for other events.
+// Long: one arm per event.
 pub(crate) fn describe(
     event: &Event<'_>,
     session: &dyn Fn(u64) -> String,
@@ -72,8 +73,15 @@ pub(crate) fn describe(
         Event::Return { context: number, session: id, slot, depth } => {
             format!("{} was returned to {} ({depth} loans left)", context(number), holder(id, slot))
         }
-        Event::Revoke { context: number, loans } => {
+        Event::Revoke { context: number, session: u64::MAX, loans, .. } => {
             format!("{} was revoked, and {loans} loans with it", context(number))
+        }
+        Event::Revoke { context: number, session: id, slot, loans } => {
+            format!(
+                "{} was revoked from {}, and {loans} loans with it",
+                context(number),
+                holder(id, slot)
+            )
         }
         Event::Deny { session: id, slot, operation, code } => {
             let operation = u8::try_from(operation)
@@ -85,6 +93,20 @@ pub(crate) fn describe(
             let (code, meaning) =
                 code.map_or(("a code", "unknown"), |errno| (errno.name(), errno.meaning()));
             format!("`{operation}` of {} was refused with {code}: {meaning}", holder(id, slot))
+        }
+        Event::Priority { session: id, slot, priority } => {
+            format!("{} has priority {priority} now", holder(id, slot))
+        }
+        Event::OutOfRange { session: id, slot, operation, found, most } => {
+            let operation = u8::try_from(operation)
+                .ok()
+                .and_then(HostOperation::from_code)
+                .map_or("an operation", HostOperation::import);
+            format!(
+                "`{operation}` of {} got {}, where 0 to {most} is allowed",
+                holder(id, slot),
+                found as i64
+            )
         }
         Event::CapThrottle { session: id, used, budget, until } => {
             format!(

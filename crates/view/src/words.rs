@@ -108,6 +108,13 @@ pub fn describe(
         Event::Move { session: id, from, to, .. } => {
             format!("session {} moved from lane {from} to {to}", session(id))
         }
+        Event::Handoff { session: id, slot, from, to_session, to_slot, to, .. } => {
+            format!(
+                "{}/{to_slot} on lane {to} runs next, for a message of {}/{slot} from lane {from}",
+                session(to_session),
+                session(id)
+            )
+        }
         Event::Deadlock { waiting } => {
             format!("deadlock: {waiting} coroutines wait and nothing can wake them")
         }

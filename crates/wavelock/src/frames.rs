@@ -60,6 +60,12 @@ impl Sink for Collected {
         }
     }
 
+    fn answers(&mut self, _frame: Frame, lane: u16, answers: &[u8]) {
+        if self.recorded.is_some() {
+            self.inputs.push(Input::Answers { lane, bytes: answers.into() });
+        }
+    }
+
     fn frame(
         &mut self,
         frame: Frame,

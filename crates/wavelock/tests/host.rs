@@ -1,9 +1,10 @@
 //! Host functions: exact on any number of threads, rolled back with the machine, refused by name.
 
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use wavelock::{
-    Cycles, Digest, Engine, Error, Host, Machine, MachineBuilder, SessionBuilder, SessionOutcome,
-    State,
+    Cycles, Digest, Engine, Error, Host, Level, Machine, MachineBuilder, SessionBuilder,
+    SessionOutcome, State,
 };
 
 /// Every frame a guest reads a cell, asks for a pure product, writes what it read into the next
@@ -220,6 +221,48 @@ fn imports_and_hosts_that_do_not_fit_are_refused_by_name() {
     assert!(refused(fits, own).contains("the guest interface"));
     let dear = host().pure(("world", "dear"), Cycles(u64::MAX), |(): ()| ());
     assert!(refused(fits, dear).contains("longest gap"));
+}
+
+/// A writer that others read.
+#[derive(Clone, Default)]
+struct Bytes(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A live machine with host functions, inputs and rollbacks is verified from its trace alone.
+#[test]
+fn a_recording_replays_without_the_host() {
+    for level in [Level::Inputs, Level::Full] {
+        let file = Bytes::default();
+        let engine = Engine::new(2).expect("threads");
+        let mut machine =
+            builder(&engine, host(1, 31)).events(true).rollback(4).build().expect("a machine");
+        machine.record(file.clone(), level).expect("a recording");
+        run(&mut machine, 3);
+        let state = machine.save().expect("a boundary");
+        run(&mut machine, 3);
+        machine.load(&state).expect("an open frame");
+        machine.input_all(b"unread").expect("an input");
+        run(&mut machine, 9);
+        machine.stop().expect("an input");
+        run(&mut machine, 1);
+        machine.finish_recording().expect("no disk error");
+        let bytes = file.0.lock().expect("no panic").clone();
+        for workers in [1, 3] {
+            let trace = wavelock_replay::Trace::open(&bytes[..]).expect("a trace");
+            let verified = wavelock_replay::verify(trace, workers).expect("it can be run");
+            assert!(verified.divergence.is_none(), "{:?}", verified.divergence);
+            assert_eq!(verified.summary.digest, machine.digest());
+        }
+    }
 }
 
 #[test]

@@ -85,6 +85,7 @@ pub mod raw {
         pub fn context_yield() -> i32;
         pub fn weight(policy: i32, reference: i64, weight: i32) -> i32;
         pub fn latency_class(policy: i32, reference: i64, class: i32) -> i32;
+        pub fn priority(policy: i32, reference: i64, priority: i32) -> i32;
     }
 }
 

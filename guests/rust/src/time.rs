@@ -103,7 +103,7 @@ impl Control {
     }
 }
 
-/// The right to change weights and latency classes of the session's coroutines.
+/// The right to change weights, latency classes and priorities of the session's coroutines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy(i32);
 
@@ -132,6 +132,15 @@ impl Policy {
     pub fn latency_class(self, coroutine: Coroutine, class: i32) -> Result<(), Code> {
         // SAFETY: no memory is involved.
         check(unsafe { raw::latency_class(self.0, coroutine.0, class) }).map(drop)
+    }
+
+    /// Sets a priority, 0 to 255; larger runs first.
+    ///
+    /// # Errors
+    /// `Invalid`, `Stale`.
+    pub fn priority(self, coroutine: Coroutine, priority: i32) -> Result<(), Code> {
+        // SAFETY: no memory is involved.
+        check(unsafe { raw::priority(self.0, coroutine.0, priority) }).map(drop)
     }
 }
 

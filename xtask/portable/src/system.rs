@@ -6,7 +6,7 @@
 //! cover the manifest parser.
 
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
-use wavelock_kernel::{Activation, FairSettings, OverrunPolicy, Policy, PolicyKind};
+use wavelock_kernel::{FairSettings, Policy, PolicyKind};
 use wavelock_system::{
     ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient,
     RunSummary, Sink, Span, World,
@@ -172,30 +172,52 @@ fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
             other => panic!("{path}: the key limits.{other} is not read here"),
         }
     }
-    let channels: Vec<&Table> = files::tables(&file, "channel").collect();
-    let channel_index = |name: &str| {
-        channels
-            .iter()
-            .position(|channel| channel["name"].text() == name)
-            .expect("a port names a channel")
-    };
+    let channels = channels(&file);
+    let channel_index =
+        |name: &str| channels.iter().position(|(channel, ..)| channel.as_str() == name);
     for session in files::tables(&file, "session") {
         add_sessions(&mut spec, path, folder, session, &channel_index);
     }
-    for channel in &channels {
+    for (name, owner, capacity) in &channels {
         let owner = spec
             .sessions
             .iter()
-            .position(|session| session.name == channel["owner"].text())
+            .position(|session| session.name == *owner)
             .expect("an owner is a session");
-        spec.add_channel(
-            channel["name"].text(),
-            SessionId(owner as u32),
-            channel["capacity"].number() as u32,
-        );
+        spec.add_channel(name, SessionId(owner as u32), *capacity);
     }
     add_time(&mut spec, path, &file);
     spec
+}
+
+/// Channels one by one, those of a count too: name, owner, capacity.
+fn channels(file: &Table) -> Vec<(String, String, u32)> {
+    let one_by_one = files::tables(file, "channel").flat_map(|channel| {
+        let count = channel.get("count").map_or(1, Value::number);
+        let capacity = channel.get("capacity").map_or(64, Value::number) as u32;
+        (0..count).map(move |index| {
+            let text = |key: &str| channel[key].text().replace("{index}", &index.to_string());
+            (text("name"), text("owner"), capacity)
+        })
+    });
+    one_by_one.collect()
+}
+
+/// The ports of a session of this index: one, or one to each channel of a count.
+fn ports(
+    (port, channel): (&str, &str),
+    index: &str,
+    channel_index: &dyn Fn(&str) -> Option<usize>,
+) -> Vec<(String, usize)> {
+    if !port.contains("{index}") {
+        let channel = channel_index(&channel.replace("{index}", index));
+        return vec![(port.to_owned(), channel.expect("a port names a channel"))];
+    }
+    let numbered = (0..).map(|number: u32| {
+        let fill = |text: &str| text.replace("{index}", &number.to_string());
+        channel_index(&fill(channel)).map(|channel| (fill(port), channel))
+    });
+    numbered.map_while(|port| port).collect()
 }
 
 /// Contexts, from their own keys and those of their profile, and grants.
@@ -227,16 +249,11 @@ fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
                 .map(|value| Cycles(value.number() as u64))
         };
         let period = cycles("period_cycles").expect("a period");
-        spec.contexts.push(ContextSpec {
-            name: context["name"].text().to_owned(),
-            session: session_named(spec, context),
-            budget: cycles("budget_cycles").expect("a budget"),
-            period,
-            deadline: cycles("deadline_cycles").unwrap_or(period),
-            refills: 4,
-            overrun: OverrunPolicy::Throttle,
-            activation: Activation::Sporadic,
-        });
+        let (name, session) = (context["name"].text(), session_named(spec, context));
+        let budget = cycles("budget_cycles").expect("a budget");
+        let deadline = cycles("deadline_cycles").unwrap_or(period);
+        let made = ContextSpec::new(name, session, budget, period);
+        spec.contexts.push(ContextSpec { deadline, ..made });
     }
     for grant in files::tables(file, "grant") {
         let of = if grant["of"].text() == "control" { Grant::Control } else { Grant::Policy };
@@ -249,7 +266,7 @@ fn add_sessions(
     path: &str,
     folder: &str,
     session: &Table,
-    channel_index: &dyn Fn(&str) -> usize,
+    channel_index: &dyn Fn(&str) -> Option<usize>,
 ) {
     let module_path = format!("{folder}/{}", session["module"].text());
     let module = spec.add_module(load(&module_path), files::bytes(&module_path));
@@ -274,10 +291,10 @@ fn add_sessions(
                 }
                 "args" => added.args = texts(value),
                 "ports" => {
-                    added.ports = value
-                        .table()
-                        .iter()
-                        .map(|(port, name)| (port.clone(), channel_index(name.text())))
+                    let index = number.to_string();
+                    let table = value.table().iter().map(|(port, name)| (port.as_str(), name));
+                    added.ports = table
+                        .flat_map(|(port, name)| ports((port, name.text()), &index, channel_index))
                         .collect()
                 }
                 other => panic!("{path}: the key session.{other} is not read here"),

@@ -94,14 +94,10 @@ impl Counted<'_> {
 
 /// The names of a machine's sessions and contexts.
 pub(super) fn names(spec: &MachineSpec) -> Names {
-    // The manifest's contexts are created first, in manifest order, on the home lane of their
-    // session.
+    // The manifest's contexts are created first, in manifest order.
     let mut contexts: BTreeMap<(u16, u64), String> = BTreeMap::new();
-    for context in &spec.contexts {
-        let lane = spec
-            .sessions
-            .get(context.session.0 as usize)
-            .map_or(0, |session| session.placement.home());
+    for (context, lane) in spec.contexts.iter().zip(spec.context_lanes()) {
+        let lane = lane.0;
         let slot = contexts.range((lane, 0)..=(lane, u64::MAX)).count() as u64;
         contexts.insert((lane, slot), context.name.clone());
     }

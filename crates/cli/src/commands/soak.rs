@@ -19,7 +19,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wavelock_abi::LatencyClass;
-use wavelock_kernel::Activation;
+use wavelock_kernel::{Activation, Fallback};
 use wavelock_soak::{Case, Settings, Size, Tally, on_workers, soak as soak_machines};
 use wavelock_system::{Grant, MachineSpec, Placement, Recipient, SessionSpec, Span};
 
@@ -323,6 +323,12 @@ fn manifest(spec: &MachineSpec, module: &str) -> String {
             context.refills,
             context.overrun.name()
         );
+        if !context.lanes.is_empty() {
+            let _ = writeln!(text, "lanes = {:?}", context.lanes);
+        }
+        if context.fallback == Fallback::Held {
+            text.push_str("fallback = \"held\"\n");
+        }
     }
     for grant in &spec.grants {
         let what = if grant.grant == Grant::Control { "control" } else { "policy" };

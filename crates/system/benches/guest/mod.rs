@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use wavelock_abi::Cycles;
+use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_module::{Limits, Module, Peepholes};
 use wavelock_system::{MachineSpec, World};
 
@@ -38,6 +40,12 @@ pub(crate) fn world((name, text): Guest, numbers: &[u64], mut spec: MachineSpec)
     let session = spec.add_session(name, module);
     spec.sessions[session.0 as usize].args =
         std::iter::once(name.into()).chain(numbers.iter().map(u64::to_string)).collect();
+    // With `CAPPED`, the session has a cap that it never uses up.
+    spec.sessions[session.0 as usize].cap = std::env::var_os("CAPPED").map(|_| CapSettings {
+        budget: Cycles(1_000_000_000_000),
+        period_frames: 1,
+        overrun: CapOverrun::Throttle,
+    });
     World::load(spec, Vec::new(), false).expect("a machine that can be made").world
 }
 
@@ -51,7 +59,7 @@ pub(crate) fn run(world: &mut World) -> f64 {
 }
 
 /// CPU time of this process, which has one thread.
-pub(crate) fn cpu_nanoseconds() -> f64 {
+fn cpu_nanoseconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|field| field.parse().ok()).expect("a number")
 }

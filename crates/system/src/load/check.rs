@@ -16,7 +16,7 @@ use wavelock_module::Module;
 type Rule = fn(&MachineSpec) -> Result<(), LoadError>;
 
 /// The rules, in the order in which a broken one is reported. Later ones rely on the first three.
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     lanes,
     sessions,
     check_references,
@@ -27,6 +27,7 @@ const RULES: [Rule; 10] = [
     capacities,
     deviations,
     caps,
+    masks,
 ];
 
 /// Checks a description by every rule but that of memory, which loading alone needs.
@@ -186,6 +187,23 @@ fn placements(spec: &MachineSpec) -> Result<(), LoadError> {
         }
     }
     Ok(())
+}
+
+/// The lanes of a context's mask exist, and each is named once.
+fn masks(spec: &MachineSpec) -> Result<(), LoadError> {
+    let lanes = spec.lanes;
+    let is_wrong = |mask: &[u16]| {
+        let mut seen = alloc::vec![false; usize::from(lanes)];
+        mask.iter().any(|&lane| match seen.get_mut(usize::from(lane)) {
+            Some(seen) => core::mem::replace(seen, true),
+            None => true,
+        })
+    };
+    let wrong = spec.contexts.iter().find(|context| is_wrong(&context.lanes));
+    wrong.map_or(Ok(()), |context| {
+        let (context, found) = (context.name.clone(), context.lanes.clone());
+        Err(LoadError::Mask { context, found, lanes })
+    })
 }
 
 fn capacities(spec: &MachineSpec) -> Result<(), LoadError> {

@@ -218,6 +218,32 @@ errors! {
             /// Why, with the numbers.
             refusal: ContextRefusal,
         } => "context `{context}`: {}" (Refused(refusal)),
+        /// No lane of a context's mask can promise it.
+        NoLaneOfMask {
+            /// The context.
+            context: String,
+            /// Why, by lane, with the numbers.
+            refusals: Vec<(u16, ContextRefusal)>,
+        } => "context `{context}`: none of its lanes can promise it{}" (ByLane(refusals)),
+        /// A context's session is on a lane outside its mask and does not move.
+        OutsideMask {
+            /// The context.
+            context: String,
+            /// The lane of its session.
+            lane: u16,
+            /// The mask.
+            lanes: Vec<u16>,
+        } => "context `{context}` may be on lanes {lanes:?}, and its session stays on lane {lane}: leave out the session's `lane` or \
+              `lanes`, add lane {lane} to those of the context, or give all contexts of the session the same lanes",
+        /// A lane of a context's mask does not exist, or is listed twice.
+        Mask {
+            /// The context.
+            context: String,
+            /// The mask.
+            found: Vec<u16>,
+            /// The machine's lanes.
+            lanes: u16,
+        } => "context `{context}`: lanes {found:?}, each once and below {lanes} are allowed",
         /// The scheduler refused the machine's settings.
         Machine {
             /// Why.
@@ -243,6 +269,16 @@ errors! {
             session: String,
         } => "session `{session}` spawns coroutines, but its `__stack_pointer` was not found: code from C or Rust would share one \
               shadow stack. Keep the name section, export the global, or name it in coroutine_globals",
+        /// A passive server whose clients are on other lanes.
+        PassiveServer {
+            /// The server.
+            session: String,
+            /// Its lane.
+            lane: u16,
+            /// Its clients on other lanes, in words.
+            clients: String,
+        } => "session `{session}` serves calls on time that they lend, and a call from another lane lends none: it is refused with \
+              EDENIED. Its callers on other lanes: {clients}. Give them `lane = {lane}`, or `{session}` a `[[context]]` of its own",
     }
 }
 
@@ -269,6 +305,16 @@ struct Lines<'a>(&'a [MissingImport]);
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|import| write!(f, "\n  {import}"))
+    }
+}
+
+/// Refusals of a context, one line per lane.
+struct ByLane<'a>(&'a [(u16, ContextRefusal)]);
+
+impl fmt::Display for ByLane<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut refusals = self.0.iter();
+        refusals.try_for_each(|(lane, refusal)| write!(f, "\n  lane {lane}: {}", Refused(refusal)))
     }
 }
 

@@ -286,7 +286,7 @@ pub(crate) fn can_park_or_watch(module: &Module) -> bool {
     imports_any(module, &[Park, Unpark, SessionWait])
 }
 
-fn imports_any(module: &Module, operations: &[HostOperation]) -> bool {
+pub(super) fn imports_any(module: &Module, operations: &[HostOperation]) -> bool {
     module.imports().iter().any(|import| {
         let found = HostOperation::find(&import.module, &import.name);
         found.is_some_and(|operation| operations.contains(&operation))

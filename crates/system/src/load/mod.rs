@@ -2,7 +2,8 @@
 //! and publishes first coroutines.
 //!
 //! ```text
-//!   check ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts ──▶ wire::wire
+//!   check ──▶ place ──▶ wire::make_groups ──▶ link::make_session, publish_first ──▶ contexts
+//!     ──▶ wire::wire
 //! ```
 //!
 //! Contract: everything is checked before anything runs; an error names the session, what was found
@@ -11,6 +12,8 @@
 mod check;
 mod error;
 mod link;
+mod place;
+mod warn;
 mod wire;
 
 pub(crate) use check::{check_references, check_spec};
@@ -45,7 +48,7 @@ pub const MOST_PERIOD_FRAMES: u64 = 1_000_000;
 pub struct Loaded {
     /// The world.
     pub world: World,
-    /// Warnings, in session order.
+    /// Warnings: of one kind in session order.
     pub warnings: Vec<Warning>,
 }
 
@@ -63,29 +66,32 @@ impl World {
         check_spec(&spec)?;
         check::inputs(&inputs, spec.sessions.len())?;
         check::memory(&spec)?;
+        let of_masks = place::place(&spec)?;
+        let placed = of_masks.as_ref().unwrap_or(&spec);
         let mut warnings = Vec::new();
-        let mut groups = wire::make_groups(&spec, keep_events);
+        let mut groups = wire::make_groups(placed, keep_events);
         let lane_positions = groups[0].shared.lane_positions.clone();
         let mut session_groups = Vec::with_capacity(spec.sessions.len());
-        let coming = events_coming(&inputs, spec.sessions.len());
-        for (at, session) in spec.sessions.iter().enumerate() {
+        let coming = events_coming(&inputs, placed.sessions.len());
+        for (at, session) in placed.sessions.iter().enumerate() {
             let id = SessionId(at as u32);
             let (group, lane) = lane_positions[usize::from(session.placement.home())];
-            let mut state = link::make_session(&spec, session, id, &mut warnings)?;
-            let is_stream = link::reads_stream_only(&spec.modules[session.module]);
+            let mut state = link::make_session(placed, session, id, &mut warnings)?;
+            let is_stream = link::reads_stream_only(&placed.modules[session.module]);
             let events = if spec.live { Coming::Open } else { Coming::Known(coming[at]) };
             state.input = InputQueue::new(events, is_stream);
             let group_state = &mut groups[group];
             group_state.local.insert(id, SessionIndex::new(group_state.sessions.len()));
             group_state.sessions.push(state);
-            publish_first(&spec, group_state, lane, id)?;
+            publish_first(placed, group_state, lane, id)?;
             session_groups.push(group);
         }
+        warn::passive_servers(placed, &mut warnings);
         let group_lanes =
             session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
-        crate::cap::set_caps(&spec, &mut groups, &lane_positions)?;
-        crate::context::grant(&spec, &mut groups, &lane_positions)?;
-        let wired_senders = wire::wire(&spec, &mut groups, &lane_positions, &session_groups);
+        crate::cap::set_caps(placed, &mut groups, &lane_positions)?;
+        crate::context::grant(placed, &mut groups, &lane_positions)?;
+        let wired_senders = wire::wire(placed, &mut groups, &lane_positions, &session_groups);
         let digest = RunDigest::new(&spec.identity());
         let until = if spec.live { Frame::ZERO } else { Frame(u64::MAX) };
         let peak = groups.iter().map(|group| group.live).sum();

@@ -11,7 +11,9 @@ use std::sync::{Arc, OnceLock};
 use wavelock_abi::{
     Cycles, Frame, HostOperation, HostValue, LatencyClass, Priority, SessionId, Weight,
 };
-use wavelock_kernel::{Activation, Deviation, FairSettings, OverrunPolicy, Policy, PriorityRule};
+use wavelock_kernel::{
+    Activation, Deviation, FairSettings, Fallback, OverrunPolicy, Policy, PriorityRule,
+};
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
     ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, Stage,
@@ -259,6 +261,14 @@ fn context(choices: &mut Choices<'_>, sessions: usize, number: u64) -> ContextSp
         OverrunPolicy::from_code(choices.below(6) as u8).unwrap_or(OverrunPolicy::Throttle);
     context.activation =
         if choices.one_in(2) { Activation::ConstantBandwidth } else { Activation::Sporadic };
+    // No draws of their own: the other descriptions stay as they were.
+    if budget % 8 == 0 {
+        let first = (budget / 8 % 3) as u16;
+        context.lanes = (first..first + 1 + (budget / 64 % 2) as u16).collect();
+    }
+    if period % 4 == 0 {
+        context.fallback = Fallback::Held;
+    }
     context
 }
 

@@ -58,6 +58,7 @@ fn lane_order(log: &FrameLog, lane: usize) -> Result<(), String> {
             | Event::Timers { .. }
             | Event::CapRefill { .. }
             | Event::Arrival { .. }
+            | Event::Handoff { .. }
             | Event::Entered { .. } => {}
             Event::Close { .. }
             | Event::Cancel { .. }

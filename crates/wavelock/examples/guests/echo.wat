@@ -7,7 +7,7 @@
   (func (export "_start") (local $length i32)
     (loop $forever
       (local.set $length (call $input (i32.const 0) (i32.const 65536)))
-      (if (i32.ge_s (local.get $length) (i32.const 0))
+      (if (i32.gt_s (local.get $length) (i32.const 0))
         (then
           (drop (call $output (i32.const 0) (local.get $length)))
           (br $forever)))
