@@ -16,7 +16,7 @@ pub use wavelock_kernel::PolicyKind as Policy;
 pub const CLASS_NAMES: &[&str] = &["urgent", "interactive", "normal", "batch", "idle"];
 
 /// The values of `share`, in the order of [`Sharing`].
-pub const SHARE_NAMES: &[&str] = &[Sharing::Coroutine.name(), Sharing::Session.name()];
+pub(crate) const SHARE_NAMES: &[&str] = &[Sharing::Coroutine.name(), Sharing::Session.name()];
 
 /// The latency class of a name.
 #[must_use]

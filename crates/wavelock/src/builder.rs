@@ -363,7 +363,12 @@ impl MachineBuilder {
                 quantum => quantum,
             });
             let gap = spec.modules.iter().map(|module| module.code().gap()).max();
-            let made = policy_of(policy, found, gap.unwrap_or(Cycles::ZERO), spec.frame_cycles);
+            let share = match spec.policy {
+                wavelock_kernel::Policy::Fair(settings) => settings.sharing(),
+                _ => wavelock_kernel::Sharing::Session,
+            };
+            let gap = gap.unwrap_or(Cycles::ZERO);
+            let made = policy_of(policy, share, found, gap, spec.frame_cycles);
             spec.policy = made.map_err(|most| Error::Quantum { found, most })?;
         }
         let names: Vec<(String, String)> = spec.host.functions.iter().map(name_of).collect();

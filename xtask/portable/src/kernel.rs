@@ -71,10 +71,10 @@ impl Workload {
             let session = index % SESSIONS;
             let lane = LaneId((session % u32::from(LANES)) as u16);
             let spawn = Spawn {
-                tag: Tag::new(session, index),
                 priority: Priority(stream.below(5) as u8),
                 weight: Weight::new(1 + stream.below(4_000) as u16).expect("a weight in range"),
                 latency: LatencyClass::ALL[stream.below(5) as usize],
+                ..Spawn::new(Tag::new(session, index))
             };
             let reference = lanes[lane].spawn(spawn).expect("room was reserved");
             places.push((lane, reference));
