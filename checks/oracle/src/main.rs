@@ -272,7 +272,7 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Aging => 3,
         Kind::Tokens => 4,
         Kind::Progress => 5,
-        Kind::Fair => 6,
+        Kind::Fair | Kind::Sessions => 6,
     }
 }
 
@@ -434,10 +434,10 @@ impl World {
             Op::Spawn { name, lane, session, priority, weight, class } => {
                 let tag = Tag::new(session, name);
                 let spawn = Spawn {
-                    tag,
                     priority: Priority(priority),
                     weight: Weight::new(weight).expect("not zero"),
                     latency: LatencyClass::ALL[usize::from(class)],
+                    ..Spawn::new(tag)
                 };
                 let lane = usize::from(lane);
                 let by = self.lane(lane).spawn(spawn).expect("room was reserved");
@@ -518,8 +518,11 @@ impl World {
                 let share = Share { weight: Weight::new(weight).expect("not zero"), class };
                 self.on_coroutine('A', at, &arguments, |lane| lane.set_share(at.1, share));
             }
+            // The model has the flat form of `fair` only, in which sessions have no share.
+            Op::SetSessionShare { .. } => {}
             Op::SetPolicy { lane, kind, quantum } => {
                 let lane = usize::from(lane);
+                let kind = if kind == Kind::Sessions { Kind::Fair } else { kind };
                 if self.is_open(lane) {
                     return;
                 }

@@ -518,7 +518,7 @@ fn positions_before_a_snapshot_are_refused() {
         (
             &["diff", &saved, &saved],
             4,
-            "cannot be compared: the trace has no end: its writer was stopped, or it is a snapshot",
+            "cannot be compared: the trace has no end: the run was killed before it could write one",
         ),
         (
             &["inspect", &manifest],

@@ -64,7 +64,7 @@ impl Tally {
     /// Minimum number of machines for `lacks`.
     const FEWEST: u64 = 200;
 
-    /// The first property that fewer than half of the machines have, if there are enough machines.
+    /// The first property that fewer than a third of the machines have, if there are enough machines.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, u64)> {
         let parts = [
@@ -75,7 +75,7 @@ impl Tally {
         ];
         parts
             .into_iter()
-            .find(|(_, count)| self.machines >= Self::FEWEST && count * 2 < self.machines)
+            .find(|(_, count)| self.machines >= Self::FEWEST && count * 3 < self.machines)
     }
 
     fn add(&mut self, seen: &Observed, runs: &[Parallel]) {

@@ -102,14 +102,15 @@ fn a_description_with_any_number_changed_is_refused_or_runs() {
 }
 
 #[test]
-fn inputs_in_any_order_and_of_any_frame_run() {
+fn inputs_of_any_frame_run_if_they_ascend() {
     for seed in 0..20 {
         let mut machine = machine(seed);
         for frame in [7, 3, u64::MAX, 0, 1 << 40, 2] {
             machine.input(frame, SessionId(0), b"from nowhere");
         }
+        assert!(!try_run(load(&machine, machine.spec.clone())), "seed {seed}: out of order");
+        machine.inputs.sort_by_key(|event| event.frame);
         assert!(try_run(load(&machine, machine.spec.clone())), "seed {seed}");
-        assert!(machine.inputs.last().is_some_and(|event| event.frame == Frame(2)));
     }
 }
 

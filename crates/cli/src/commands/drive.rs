@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
+use wavelock_abi::Frame;
 use wavelock_replay::{RecordedMachine, Recorder, StateSpacing};
 use wavelock_system::{RunOutcome, RunSummary, World};
 use wavelock_waves::{Round, Waves};
@@ -49,6 +50,7 @@ pub(super) struct Driven<'a> {
 
 impl Driven<'_> {
     /// Runs the machine and returns its exit code.
+    // Long: one step after another, each with a file or a table.
     pub(super) fn complete(self) -> Result<Exit, Failure> {
         let Self {
             mut world,
@@ -64,6 +66,15 @@ impl Driven<'_> {
             output,
             json,
         } = self;
+        if !resumed {
+            if world.spec().live && world.spec().max_frames.is_none() {
+                let message = "a live machine without a last frame would wait for input forever: \
+                               give it one with --frames N, or drive it from a program \
+                               (docs/live.md)";
+                return Err(Failure::new(Exit::Refused, message));
+            }
+            world.allow(Frame(u64::MAX));
+        }
         // Create the file first: an unwritable path should fail before the run, not after it.
         let report_file = report.map(create).transpose()?;
         let trace_file = recording.record.as_deref().map(create).transpose()?;

@@ -3,8 +3,8 @@
 //!
 //! A difference ends it with exit 3: the machine is shrunk while it still differs and written as a
 //! manifest with its module and inputs, for `wavelock run`. Exit 4 means that the soak covered too
-//! little: fewer than half of the machines reached several lanes, several threads, effects across
-//! lanes or moved sessions.
+//! little: fewer than a third of the machines reached several lanes, several threads, effects
+//! across lanes or moved sessions.
 
 use super::{emit, emit_json};
 use crate::arguments::SoakArguments;
@@ -110,7 +110,7 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
             format!(
-                "the soak covered too little: only {count} of {} machines had {what}, fewer than half; run more machines or another --seed",
+                "the soak covered too little: only {count} of {} machines had {what}, fewer than a third; run more machines or another --seed",
                 tally.machines
             ),
         )),

@@ -1,6 +1,7 @@
 //! [`FairQueue`]: one competition with entities of its own.
 //!
-//! The queue of the sessions of a lane is one ([`super::FairLane`]); tests and benchmarks use it alone.
+//! The queue of the sessions of a lane is one ([`super::FairLane`]); tests and benchmarks use it
+//! alone.
 //! Elsewhere: the rules (`competition`), the two levels of a lane (`lane`).
 
 use super::competition::{Competition, EntityTable};

@@ -1,8 +1,8 @@
 //! The queued entities of a competition: lists of those that arrived in order, and a tree of the
 //! others.
 //!
-//! Entities that yield or use up requests of one size mostly arrive behind others of their kind: with
-//! a later key, and with a virtual runtime that is not before theirs. A list is ascending in both,
+//! Entities that yield or use up requests of one size mostly arrive behind others of their kind:
+//! with a later key, and with a virtual runtime that is not before theirs. A list is ascending in both,
 //! so that its first entity is its first eligible one, or none in it is eligible. What belongs
 //! behind no list goes to the tree. What holds an entity is not observable.
 //!
