@@ -2,9 +2,9 @@
 //! others.
 //!
 //! Entities that yield or use up requests of one size mostly arrive behind others of their kind:
-//! with a later key, and with a virtual runtime that is not before theirs. A list is ascending in both,
-//! so that its first entity is its first eligible one, or none in it is eligible. What belongs
-//! behind no list goes to the tree. What holds an entity is not observable.
+//! with a later key, and with a virtual runtime that is not before theirs. A list is ascending in
+//! both, so that its first entity is its first eligible one, or none in it is eligible. What
+//! belongs behind no list goes to the tree. What holds an entity is not observable.
 //!
 //! Contract: O(1) in a list, O(log n) in the tree; nothing allocates.
 
