@@ -64,7 +64,7 @@ impl Tally {
     /// Minimum number of machines for `lacks`.
     const FEWEST: u64 = 200;
 
-    /// The first property that fewer than a third of the machines have, if there are enough of them.
+    /// The first property that fewer than a third of the machines have, if there are many machines.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, u64)> {
         let parts = [
