@@ -10,7 +10,7 @@ mod kit;
 
 use kit::random::wild_machine;
 use kit::{Choices, Machine};
-use wavelock_abi::{Cycles, Frame, SessionId};
+use wavelock_abi::{Cycles, SessionId};
 use wavelock_system::{ContextSpec, Grant, GrantSpec, LoadError, MachineSpec, Span, World};
 
 /// Numbers at which something ends.
