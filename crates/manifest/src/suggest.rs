@@ -49,7 +49,7 @@ fn nearest_import(module: &str, name: &str) -> Option<HostOperation> {
     })
 }
 
-/// A suggestion from [`nearest_import`] to append to an error; empty if there is none.
+/// A suggestion from `nearest_import` to append to an error; empty if there is none.
 #[must_use]
 pub fn did_you_mean(module: &str, name: &str) -> String {
     match nearest_import(module, name) {
