@@ -35,21 +35,22 @@ Definition same_reference (a b : reference) : bool :=
   (fst a =? fst b) && (snd a =? snd b).
 
 Inductive block_reason :=
-  ChannelSend | ChannelReceive | Select | Join | Input | Reply | OtherLane.
+  ChannelSend | ChannelReceive | Select | Join | Input | Reply | OtherLane | Park | OtherSession.
 
 Definition block_code (r : block_reason) : nat :=
   match r with
   | ChannelSend => 0 | ChannelReceive => 1 | Select => 2 | Join => 3 | Input => 4 | Reply => 5
-  | OtherLane => 6
+  | OtherLane => 6 | Park => 7 | OtherSession => 8
   end.
 
 Inductive wake_source :=
-  FromChannel | FromJoin | FromInput | FromAnswer | FromSessionEnd | FromTimer | FromRelease.
+  FromChannel | FromJoin | FromInput | FromAnswer | FromSessionEnd | FromTimer | FromRelease
+| FromUnpark.
 
 Definition source_code (s : wake_source) : nat :=
   match s with
   | FromChannel => 0 | FromJoin => 1 | FromInput => 2 | FromAnswer => 3 | FromSessionEnd => 4
-  | FromTimer => 5 | FromRelease => 6
+  | FromTimer => 5 | FromRelease => 6 | FromUnpark => 7
   end.
 
 (** Whether a wake may end a wait. *)
@@ -59,6 +60,7 @@ Definition ends (s : wake_source) (r : block_reason) : bool :=
   | FromJoin, Join => true
   | FromInput, Input => true
   | FromAnswer, OtherLane => true
+  | FromUnpark, Park => true
   | FromSessionEnd, _ => true
   | _, _ => false
   end.
@@ -205,7 +207,7 @@ Record ledger := Ledger {
   runtime : Z; wait_total : Z; wait_longest : Z; switches : Z; preemptions : Z;
   blocks : list Z; sleeps : Z; migrations : Z; steals : Z }.
 
-Definition empty_ledger : ledger := Ledger 0 0 0 0 0 [0; 0; 0; 0; 0; 0; 0] 0 0 0.
+Definition empty_ledger : ledger := Ledger 0 0 0 0 0 [0; 0; 0; 0; 0; 0; 0; 0; 0] 0 0 0.
 
 Record coroutine := Coroutine {
   generation : Z;
@@ -455,7 +457,7 @@ Record lane := Lane { config : settings; time : books; at_ : places; ctl : contr
 
 Definition new_lane (s : settings) : lane :=
   Lane s (Books 0 0 0 no_operations) empty_places
-    (Control [] [0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0
+    (Control [] [0; 0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0
        match the_policy s with FairShare b m => Some (new_fair b m) | _ => None end).
 
 Definition on_time f (l : lane) := Lane (config l) (f (time l)) (at_ l) (ctl l).

@@ -715,7 +715,7 @@ Inductive done :=
 Definition stop_code_of (r : block_reason) : Z :=
   match r with
   | ChannelSend => 2 | ChannelReceive => 3 | Select => 4 | Join => 5 | Input => 6 | OtherLane => 7
-  | Reply => 16
+  | Reply => 16 | Park => 18 | OtherSession => 19
   end.
 
 Definition block_on (i s slot : Z) (x : wait_state) (r : block_reason) (a b : Z) (w : world)

@@ -20,9 +20,11 @@ let ring = ref (Z.one, Z.one, O, [])
 
 let rec nat n = if n <= 0 then O else S (nat (n - 1))
 
-let reasons = [| ChannelSend; ChannelReceive; Select; Join; Input; Reply; OtherLane |]
+let reasons = [| ChannelSend; ChannelReceive; Select; Join; Input; Reply; OtherLane; Park;
+  OtherSession |]
 let sources =
-  [| FromChannel; FromJoin; FromInput; FromAnswer; FromSessionEnd; FromTimer; FromRelease |]
+  [| FromChannel; FromJoin; FromInput; FromAnswer; FromSessionEnd; FromTimer; FromRelease;
+     FromUnpark |]
 
 let rec index_from i x a = if a.(i) = x then i else index_from (i + 1) x a
 let code x a = string_of_int (index_from 0 x a)
