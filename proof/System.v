@@ -627,8 +627,18 @@ Definition close_port (i s p : Z) (w : world) : world :=
 
 Definition numbers_below (n : nat) : list Z := map Z.of_nat (seq 0 n).
 
+(** The first coroutine was canceled, and no join has read it [70]. *)
+Definition first_canceled (s : session) : bool :=
+  match s_tasks s with
+  | x :: _ => match k_state x with
+      | Over status _ => (k_generation x =? 0) && (status =? 2)
+      | _ => false
+      end
+  | [] => false
+  end.
+
 Definition verdict (s : session) : Z :=
-  if s_first_faulted s || (0 <? s_unjoined s) then 1 else 0.
+  if s_first_faulted s || (0 <? s_unjoined s) then 1 else if first_canceled s then 5 else 0.
 
 Definition end_session_ (i s : Z) (w : world) : world :=
   let x := at_session w s in

@@ -312,16 +312,18 @@ fn event(event: &Event<'_>) -> String {
 }
 
 fn events(bytes: &[u8], seen: &mut Seen) -> String {
-    let read = EventReader::new(bytes).map(|read| match read {
+    let read = EventReader::new(bytes).filter_map(|read| match read {
+        // The model has the handoff itself, not the event that records one across lanes.
+        Ok(Event::Handoff { .. }) => None,
         Ok(found) => {
             let name = match found {
                 Event::Step { stop, .. } => stop.text(),
                 _ => found.name(),
             };
             *seen.entry(name).or_default() += 1;
-            event(&found)
+            Some(event(&found))
         }
-        Err(error) => error.to_string(),
+        Err(error) => Some(error.to_string()),
     });
     read.collect::<Vec<_>>().join("; ")
 }
