@@ -249,7 +249,7 @@ impl Lane {
         }
     }
 
-    /// Charges the open slice under `Fair`, which used so many guest cycles; what a pick cost if
+    /// Charges the open slice under `Fair`, which used `used` guest cycles; what a pick cost if
     /// none was opened.
     #[inline]
     pub(crate) fn charge_fair(&mut self, used: Cycles) {

@@ -31,11 +31,11 @@ fn normal(weight: u16) -> Share {
 enum Habit {
     /// Runs to its bound, and up to a gap beyond it.
     Hog,
-    /// Runs so many cycles and yields.
+    /// Runs `n` cycles and yields.
     Yields(u64),
-    /// Runs so many cycles and sleeps until the next frame.
+    /// Runs `n` cycles and sleeps until the next frame.
     Naps(u64),
-    /// Runs so many cycles, wakes the next coroutine of its session, and blocks.
+    /// Runs `n` cycles, wakes the next coroutine of its session, and blocks.
     Calls(u64),
 }
 

@@ -599,7 +599,7 @@ fn compare_all(options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// So many machines have every event and every stop that the model has.
+/// This number of machines has every event and every stop that the model has.
 const COMPLETE_FROM: u64 = 1_000;
 
 fn table(seen: &Seen) -> String {

@@ -159,7 +159,7 @@ impl FairLane {
         Self { coroutines: EntityTable::new(settings), groups, sessions }
     }
 
-    /// Makes room for coroutines in slots `0..slots`, all of them competing, of so many sessions.
+    /// Makes room for coroutines in slots `0..slots`, all competing, of `sessions` sessions.
     /// Nothing else allocates. Never shrinks.
     ///
     /// # Errors
