@@ -3,12 +3,13 @@
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{Input, Recipient};
+use wavelock_system::{AskId, Input, Recipient};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
 const STOP: u64 = 2;
 const ANSWERS: u64 = 3;
+const REPLY: u64 = 16;
 
 /// Appends the inputs of one frame to a chunk's payload.
 pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
@@ -26,6 +27,14 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
                 put_number(out, recipient_code(*to));
             }
             Input::Stop => put_number(out, STOP),
+            Input::Reply { ask, results } => {
+                put_number(out, REPLY);
+                put_number(out, u64::from(ask.session.0));
+                put_number(out, ask.number);
+                put_number(out, ask.question);
+                put_number(out, results.len() as u64);
+                results.iter().for_each(|word| put_number(out, *word));
+            }
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
                 put_number(out, u64::from(*lane));
@@ -62,6 +71,15 @@ fn read_input(input: &mut Reader<'_>) -> Result<Input, MachineError> {
         }
         END => Input::End { to: read_recipient(input)? },
         STOP => Input::Stop,
+        REPLY => {
+            let session = SessionId(u32::try_from(input.number()?).map_err(|_| error)?);
+            let ask = AskId { session, number: input.number()?, question: input.number()? };
+            let count = input.count()?;
+            Input::Reply {
+                ask,
+                results: (0..count).map(|_| input.number()).collect::<Result<_, _>>()?,
+            }
+        }
         ANSWERS => {
             let lane = u16::try_from(input.number()?).map_err(|_| error)?;
             Input::Answers { lane, bytes: input.bytes()?.into() }
@@ -100,10 +118,14 @@ mod tests {
         let mut bytes = Vec::new();
         put_inputs(Frame(4), &first, &mut bytes);
         let border = bytes.len();
-        put_inputs(Frame(9), &[Input::Stop], &mut bytes);
+        let ask = AskId { session: SessionId(3), number: 7, question: u64::MAX };
+        let last = [Input::Reply { ask, results: [u64::MAX, 5].into() }, Input::Stop];
+        put_inputs(Frame(9), &last, &mut bytes);
         let read = read_inputs(&bytes).expect("own bytes");
         let [one, two] = first;
-        assert_eq!(read, [(Frame(4), one), (Frame(4), two), (Frame(9), Input::Stop)]);
+        let [three, four] = last;
+        let expected = [(4, one), (4, two), (9, three), (9, four)];
+        assert_eq!(read, expected.map(|(frame, input)| (Frame(frame), input)));
         for end in 1..bytes.len() {
             assert_eq!(read_inputs(&bytes[..end]).is_ok(), end == border, "{end}");
         }

@@ -22,7 +22,7 @@ use crate::state::{StateError, StateHead};
 use crate::wave_profile::WaveProfile;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, Cycles, Frame, LaneId, SessionId};
@@ -71,6 +71,7 @@ struct Kept {
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
+    replies: BTreeSet<(SessionId, u64)>,
     is_stopping: bool,
     ended_sessions: usize,
     sampled: Vec<SessionId>,
@@ -256,6 +257,7 @@ impl World {
             wired_senders: self.wired_senders.clone(),
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
+            replies: self.replies.clone(),
             is_stopping: self.is_stopping,
             ended_sessions: self.ended_sessions,
             sampled: self.sampled.clone(),
@@ -284,6 +286,7 @@ impl World {
     /// makes the world that machine.
     pub fn roll_back(&mut self, snapshot: &Snapshot) {
         let kept = &*snapshot.0;
+        let rules = self.groups[0].shared.rules;
         let mut donors = Donors::of(core::mem::take(&mut self.groups));
         *self = Self {
             groups: kept.groups.iter().map(|group| group.restore(&mut donors)).collect(),
@@ -295,8 +298,9 @@ impl World {
             session_groups: kept.session_groups.clone(),
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
-            inputs: kept.inputs.clone(),
+            inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
+            replies: kept.replies.clone(),
             until: self.until,
             host_code: self.host_code.take(),
             is_stopping: kept.is_stopping,

@@ -361,6 +361,9 @@ events! {
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
     View = 80 { function: number, answer: number }, "a view of the embedder answered: its position among the host functions, and a sum over its results and what it wrote";
+    Ask = 81 { session: number, number: number, function: number }, "the running coroutine asks the embedder, and waits for the reply: the number of the ask in its session, and the function's position among the host functions";
+    Reply = 82 { session: number, number: number, bytes: bytes }, "a reply to an ask was delivered: the words of its results";
+    LostReply = 83 { session: number, number: number }, "a reply changed nothing: its ask had ended, or was another";
 }
 
 #[cfg(test)]

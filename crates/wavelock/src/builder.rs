@@ -378,7 +378,8 @@ impl MachineBuilder {
             world.set_host(host.clone().code());
         }
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        Machine::start(&engine, world, modules, self.rollback, self.events, warnings, self.host)
+        let (rollback, events) = (self.rollback, self.events);
+        Ok(Machine::start(&engine, world, modules, rollback, events, warnings, self.host))
     }
 }
 
