@@ -5,13 +5,14 @@ use crate::machine::{MachineError, Reader, RecordedMachine, put_bytes, put_numbe
 use std::collections::BTreeSet;
 use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
-use wavelock_system::{Control, Input, LaterModule, NewSession, Recipient};
+use wavelock_system::{AskId, Control, Input, LaterModule, NewSession, Recipient};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
 const STOP: u64 = 2;
 const ANSWERS: u64 = 3;
 const CONTROL: u64 = 4;
+const REPLY: u64 = 16;
 
 const WEIGHT: u64 = 0;
 const CAP: u64 = 1;
@@ -48,6 +49,14 @@ pub(crate) fn put_inputs(
             Input::Stop => put_number(out, STOP),
             Input::Control(Control::Start(new)) => put_start(new, known, out),
             Input::Control(control) => put_control(control, out),
+            Input::Reply { ask, results } => {
+                put_number(out, REPLY);
+                put_number(out, u64::from(ask.session.0));
+                put_number(out, ask.number);
+                put_number(out, ask.question);
+                put_number(out, results.len() as u64);
+                results.iter().for_each(|word| put_number(out, *word));
+            }
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
                 put_number(out, u64::from(*lane));
@@ -286,6 +295,15 @@ fn read_input(
         END => Input::End { to: read_recipient(input)? },
         STOP => Input::Stop,
         CONTROL => Input::Control(read_control(input, machine)?),
+        REPLY => {
+            let session = SessionId(u32::try_from(input.number()?).map_err(|_| error)?);
+            let ask = AskId { session, number: input.number()?, question: input.number()? };
+            let count = input.count()?;
+            Input::Reply {
+                ask,
+                results: (0..count).map(|_| input.number()).collect::<Result<_, _>>()?,
+            }
+        }
         ANSWERS => {
             let lane = u16::try_from(input.number()?).map_err(|_| error)?;
             Input::Answers { lane, bytes: input.bytes()?.into() }
@@ -324,7 +342,9 @@ mod tests {
         let mut bytes = Vec::new();
         put_inputs(Frame(4), &first, &mut BTreeSet::new(), &mut bytes);
         let border = bytes.len();
-        put_inputs(Frame(9), &[Input::Stop], &mut BTreeSet::new(), &mut bytes);
+        let ask = AskId { session: SessionId(3), number: 7, question: u64::MAX };
+        let last = [Input::Reply { ask, results: [u64::MAX, 5].into() }, Input::Stop];
+        put_inputs(Frame(9), &last, &mut BTreeSet::new(), &mut bytes);
         let mut machine = RecordedMachine {
             spec: wavelock_system::MachineSpec::new(),
             modules: Vec::new(),
@@ -333,7 +353,9 @@ mod tests {
         let mut read_inputs = |bytes: &[u8]| super::read_inputs(bytes, &mut machine);
         let read = read_inputs(&bytes).expect("own bytes");
         let [one, two] = first;
-        assert_eq!(read, [(Frame(4), one), (Frame(4), two), (Frame(9), Input::Stop)]);
+        let [three, four] = last;
+        let expected = [(4, one), (4, two), (9, three), (9, four)];
+        assert_eq!(read, expected.map(|(frame, input)| (Frame(frame), input)));
         for end in 1..bytes.len() {
             assert_eq!(read_inputs(&bytes[..end]).is_ok(), end == border, "{end}");
         }

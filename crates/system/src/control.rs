@@ -189,8 +189,7 @@ impl World {
             Control::Cap { session, cap } if cap.is_some() => {
                 let mut spec = (**self.planned()).clone();
                 spec.sessions[session.0 as usize].cap = *cap;
-                check_caps(&spec)
-                    .map_err(|error| GiveError::Setting { error: Box::new(error) })?;
+                check_caps(&spec).map_err(|error| GiveError::Setting { error: Box::new(error) })?;
             }
             Control::Context { session, name, .. }
                 if self.spec.context_named(*session, name).is_none() =>

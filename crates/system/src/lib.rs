@@ -77,6 +77,7 @@ mod batch;
 mod group;
 mod step;
 
+mod ask;
 mod call;
 mod cap;
 mod context;
@@ -107,6 +108,7 @@ mod wave_profile;
 mod snapshot;
 mod state;
 
+pub use ask::{AskId, OpenAsk};
 pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
 pub use books::ContextAccount;
 pub use cap::CapSummary;

@@ -11,12 +11,13 @@
 //! panic: it is refused before it enters the queue, or what cannot be done any more in its frame
 //! is an event there.
 
+use crate::ask::AskId;
 use crate::control::Control;
 use crate::errors::errors;
 use crate::input::{InputEvent, Recipient};
 use crate::load::LoadError;
-use crate::world::{Phase, World};
 use crate::spec::MachineSpec;
+use crate::world::{Phase, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use wavelock_abi::{Cycles, Frame, SessionId};
@@ -55,6 +56,13 @@ pub enum Input {
     Stop,
     /// A change of a session (semantics 84).
     Control(Control),
+    /// The reply to an ask of a coroutine.
+    Reply {
+        /// The ask.
+        ask: AskId,
+        /// The words of its results.
+        results: Box<[u64]>,
+    },
     /// What the embedder's functions answered on a lane in this frame, from a recording: the calls
     /// take these answers instead of calling. In no digest.
     Answers {
@@ -72,6 +80,7 @@ impl Input {
         match self {
             Self::Bytes { bytes, .. } | Self::Answers { bytes, .. } => bytes.len() as u64,
             Self::Control(control) => control.size(),
+            Self::Reply { results, .. } => 8 * results.len() as u64,
             Self::End { .. } | Self::Stop => 0,
         }
     }
@@ -83,6 +92,7 @@ impl Input {
                 Some(session) => Some(Recipient::Session(session)),
                 None => None,
             },
+            Self::Reply { ask, .. } => Some(Recipient::Session(ask.session)),
             Self::Stop | Self::Answers { .. } => None,
         }
     }
@@ -134,6 +144,41 @@ errors! {
             /// Its bytes.
             found: u64,
         } => "an input has {found} bytes: at most {MOST_INPUT_BYTES} are allowed",
+        /// The ask of a reply waits for none.
+        NoAsk {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+            /// Asks that the session made.
+            made: u64,
+        } => "a reply is for ask {number} of session {session}, which does not wait for one: the session made {made} asks, \
+              counted from 0; an ask ends with its reply or with its coroutine",
+        /// The machine was rolled back and asks something else under this number.
+        OtherAsk {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+        } => "a reply is for ask {number} of session {session}, which asks something else since the machine was rolled back",
+        /// The ask has a reply that waits for its frame.
+        Replied {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+        } => "ask {number} of session {session} has a reply already, which waits for its frame",
+        /// The reply has another number of values than the function returns.
+        ReplyValues {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+            /// Values of the reply.
+            found: u64,
+            /// Values that the function returns.
+            expected: u64,
+        } => "a reply to ask {number} of session {session} has {found} values: the function returns {expected}",
         /// Too much waits for its frame.
         Full {
             /// Inputs that wait.
@@ -210,10 +255,12 @@ impl World {
     /// See [`GiveError`]; nothing has changed then.
     pub fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), GiveError> {
         let planned = self.check_input(frame, &input)?;
-        if let Input::Control(control) = &input
-            && self.open_frame()? == frame
-        {
-            self.check_control_now(control)?;
+        match &input {
+            Input::Reply { ask, results } => self.check_reply(*ask, results)?,
+            Input::Control(control) if self.open_frame()? == frame => {
+                self.check_control_now(control)?;
+            }
+            _ => {}
         }
         let (inputs, bytes) = (self.inputs.len(), self.waiting_bytes);
         if bytes + input.size() > MOST_WAITING_BYTES || inputs >= MOST_WAITING_INPUTS {
@@ -243,7 +290,9 @@ impl World {
         if let Some(spec) = planned {
             self.note_planned(frame, spec);
         }
+        let frame = self.groups[0].shared.rules.reply_frame(frame, &input);
         self.waiting_bytes += input.size();
+        self.note_reply(&input);
         let at = self.inputs.partition_point(|given| given.frame <= frame);
         self.inputs.insert(at, Given { frame, input });
     }

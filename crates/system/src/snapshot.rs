@@ -23,7 +23,7 @@ use crate::state::{StateError, StateHead};
 use crate::wave_profile::WaveProfile;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, Cycles, Frame, LaneId, SessionId};
@@ -73,6 +73,7 @@ struct Kept {
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
     planned: Option<Planned>,
+    replies: BTreeSet<(SessionId, u64)>,
     is_stopping: bool,
     ended_sessions: usize,
     sampled: Vec<SessionId>,
@@ -262,6 +263,7 @@ impl World {
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
             planned: self.planned.clone(),
+            replies: self.replies.clone(),
             is_stopping: self.is_stopping,
             ended_sessions: self.ended_sessions,
             sampled: self.sampled.clone(),
@@ -290,6 +292,7 @@ impl World {
     /// makes the world that machine.
     pub fn roll_back(&mut self, snapshot: &Snapshot) {
         let kept = &*snapshot.0;
+        let rules = self.groups[0].shared.rules;
         let mut donors = Donors::of(core::mem::take(&mut self.groups));
         *self = Self {
             groups: kept.groups.iter().map(|group| group.restore(&mut donors)).collect(),
@@ -301,9 +304,10 @@ impl World {
             session_groups: kept.session_groups.clone(),
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
-            inputs: kept.inputs.clone(),
+            inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
             planned: kept.planned.clone(),
+            replies: kept.replies.clone(),
             until: self.until,
             host_code: self.host_code.take(),
             is_stopping: kept.is_stopping,

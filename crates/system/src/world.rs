@@ -29,7 +29,7 @@ use crate::state::StateHead;
 use crate::task::Wait;
 use crate::wave_profile::WaveProfile;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -184,6 +184,8 @@ pub struct World {
     pub(crate) waiting_bytes: u64,
     /// The description with the sessions that wait to start, if any do. Not state.
     pub(crate) planned: Option<Planned>,
+    /// Asks with a reply among `inputs`, by session and number. Not state, as those are not.
+    pub(crate) replies: BTreeSet<(SessionId, u64)>,
     /// The first frame that may not start. Not state.
     pub(crate) until: Frame,
     /// A live machine was told to end with this frame.
@@ -418,7 +420,7 @@ impl World {
             }
         }
         let mut given: Vec<SessionId> = Vec::new();
-        let mut inputs = Vec::new();
+        let (mut inputs, mut replies) = (Vec::new(), Vec::new());
         while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
         {
             self.waiting_bytes -= input.size();
@@ -427,7 +429,10 @@ impl World {
                 continue;
             }
             self.progress.inputs += 1;
-            self.take(&input, &mut given, sink);
+            match &input {
+                Input::Reply { ask, results } => replies.extend(self.take_reply(*ask, results)),
+                input => self.take(input, &mut given, sink),
+            }
             if self.spec.live {
                 inputs.push(input);
             }
@@ -437,6 +442,7 @@ impl World {
         }
         // After the lanes' frames have started, so that these wakes are booked in this frame.
         given.into_iter().for_each(|session| self.wake_readers(session));
+        replies.into_iter().for_each(|(name, reply)| self.wake_asker(name, reply));
     }
 
     /// Takes one input of the frame; `given` are the sessions that may wait for it.
@@ -453,7 +459,7 @@ impl World {
                 Recipient::All => given.extend(self.session_ids()),
             },
             Input::Control(control) => self.control(control, sink),
-            Input::Answers { .. } => {}
+            Input::Reply { .. } | Input::Answers { .. } => {}
         }
         for &session in &given[first..] {
             match input {

@@ -13,7 +13,8 @@ use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_manifest::{Overrides, Policy, Source, machine_spec, nearest, policy_of};
 use wavelock_system::{
-    ContextSpec, HostImport, LaterModule, Limits, LoadError, Loaded, MachineSpec, NewSession, Placement, World,
+    ContextSpec, HostImport, LaterModule, Limits, LoadError, Loaded, MachineSpec, NewSession,
+    Placement, World,
 };
 
 /// The largest file that is read for a manifest.
@@ -421,7 +422,8 @@ impl MachineBuilder {
             world.set_host(host.clone().code());
         }
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        Machine::start(&engine, world, modules, self.rollback, self.events, warnings, self.host)
+        let (rollback, events) = (self.rollback, self.events);
+        Ok(Machine::start(&engine, world, modules, rollback, events, warnings, self.host))
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use wavelock_abi::Frame;
 use wavelock_generate::LiveCase;
 use wavelock_system::{
-    Control, ControlRefusal, Input, MachineSpec, RunOutcome, RunSummary, SessionOutcome, Sink, Snapshot, World,
+    Control, ControlRefusal, Input, MachineSpec, RunOutcome, RunSummary, SessionOutcome, Sink,
+    Snapshot, World,
 };
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;

@@ -108,6 +108,8 @@ fn host(spec: &MachineSpec) -> Result<(), LoadError> {
             "a function has at most 8 parameters and at most 8 results"
         } else if function.kind == HostKind::Command && !function.results.is_empty() {
             "a command returns nothing"
+        } else if function.kind == HostKind::Ask && !spec.live {
+            "it asks, and the machine is not live, so that no reply could come: set live = true"
         } else if function.cost > MAX_GAP {
             "its cost is above the longest gap between safepoints"
         } else {

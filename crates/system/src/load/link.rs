@@ -97,6 +97,7 @@ pub(crate) fn make_session(
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
         watches: imports_any(module, &[HostOperation::SessionWait]).then(Box::default),
+        asks: spec.has_asks().then(Box::default),
     })
 }
 

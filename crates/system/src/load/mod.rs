@@ -30,6 +30,7 @@ use crate::spec::MachineSpec;
 use crate::state::StateHead;
 use crate::task::{Task, Wait};
 use crate::world::{Phase, World};
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SessionId};
@@ -120,6 +121,7 @@ impl World {
             session_groups,
             group_lanes,
             wired_senders,
+            replies: BTreeSet::new(),
             waiting_bytes: inputs.iter().map(|event| event.bytes.len() as u64).sum(),
             inputs: inputs.into_iter().map(Given::from).collect(),
             until,
