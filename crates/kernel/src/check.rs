@@ -5,8 +5,8 @@
 //!    is in none but the free list.
 //! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say
 //!    which classes and wheel lists are occupied; a sleeper is where the wheel would look for it.
-//! 3. Counts: ready, sleeping, blocked, throttled, ended and live agree with the records; arrivals are
-//!    unique and below the next.
+//! 3. Counts: ready, sleeping, blocked, throttled, ended and live agree with the records; arrivals
+//!    are unique and below the next.
 //! 4. Digest: the sum over the queued records and the current one.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only
 //!    with one.
@@ -388,8 +388,8 @@ mod tests {
     use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
     use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
 
-    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 throttled, 4 current, 5
-    /// to 7 ready.
+    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 throttled,
+    /// 4 current, 5 to 7 ready.
     fn busy_lane() -> Lane {
         let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
         let settings = LaneSettings {

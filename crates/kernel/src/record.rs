@@ -346,8 +346,8 @@ impl Slab {
         Ok(())
     }
 
-    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Throttled`] until the caller
-    /// places it.
+    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Throttled`] until the
+    /// caller places it.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
         let mut hot =
