@@ -236,7 +236,9 @@ impl Shared {
             return;
         };
         let mut lines = Lines::new(&mut stream);
-        while let Ok(Some(line)) = lines.next() {
+        while !is_leaving.load(Ordering::Acquire)
+            && let Ok(Some(line)) = lines.next()
+        {
             if lines.number == 1 && is_http(&line) {
                 self.refuse(
                     source,
@@ -284,12 +286,13 @@ impl Shared {
         }
     }
 
-    /// Has the thread that reads a client's lines end the connection. Does not wait.
+    /// Has the thread that reads a client's lines end the connection, at the latest when it has
+    /// read another one. Does not wait, and does not shut the socket down for reading: what still
+    /// comes would then reset the connection, and the client would not learn why.
     fn disconnect(&self, source: SourceId) {
         let mut table = self.table();
         let Some(client) = table.clients.get_mut(&source) else { return };
         if !client.is_leaving.swap(true, Ordering::AcqRel) {
-            client.stream.shutdown(Shutdown::Read);
             table.served.disconnected += 1;
         }
     }

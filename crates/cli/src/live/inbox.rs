@@ -22,7 +22,7 @@ const MOST_TAKEN: usize = 16 << 10;
 const MOST_TAKEN_BYTES: usize = 8 << 20;
 
 /// A source of requests. Never used again for another one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct SourceId(pub(crate) u64);
 
 /// What the run takes.
@@ -67,12 +67,6 @@ struct Queues {
     turn: SourceId,
     /// The run is over.
     is_closed: bool,
-}
-
-impl Default for SourceId {
-    fn default() -> Self {
-        Self(0)
-    }
 }
 
 impl Inbox {

@@ -6,9 +6,10 @@
 //!   client ─ reader ┘   bounded                         bounded  └─▶ client ─ writer
 //! ```
 //!
-//! Contract: nobody outside can stop the run or make it grow. A line is at most [`MOST_LINE_BYTES`];
-//! a source that sends faster than frames take its lines waits; a reader that does not read loses
-//! the output of whole frames, which is counted; a client beyond [`MOST_CLIENTS`] is refused.
+//! Contract: nobody outside can stop the run or make it grow. A line has at most
+//! [`MOST_LINE_BYTES`]; a source that sends faster than frames take its lines waits; a reader that
+//! does not read loses the output of whole frames, which is counted; a client beyond
+//! [`MOST_CLIENTS`] is refused.
 //! Everything here is the host's: what reaches a digest are the requests that the run gives to the
 //! machine as inputs of a frame.
 //!

@@ -1,7 +1,7 @@
 //! Output on its way to one reader: a bounded queue and a thread that writes it.
 //!
-//! A chunk is what one frame wrote. A reader that is too slow loses whole chunks, which are counted;
-//! with a notice in between where the output is JSON Lines.
+//! A chunk is what one frame wrote. A reader that is too slow loses whole chunks, which are
+//! counted, with a notice in between where the output is JSON Lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
