@@ -72,8 +72,8 @@ fn share_at_60_hz(guest: &[u8]) -> Result<f64, Error> {
     let (mut pacer, mut frames) = (Pacer::hz(60.0), 0);
     let (began, before) = (Instant::now(), cpu_nanoseconds());
     while frames < 180 {
-        let waited = pacer.wait();
-        let due = pacer.due(waited, 4);
+        let now = pacer.wait();
+        let due = pacer.due(now, 4);
         for _ in 0..due {
             machine.advance()?;
         }

@@ -64,7 +64,8 @@ impl Engine {
     ///
     /// ```
     /// use wavelock::Engine;
-    /// let engine = Engine::on(4, |job| drop(std::thread::spawn(job)))?; // or a thread pool's spawn
+    /// // Or the `spawn` of a thread pool.
+    /// let engine = Engine::on(4, |job| drop(std::thread::spawn(job)))?;
     /// # Ok::<(), wavelock::Error>(())
     /// ```
     ///

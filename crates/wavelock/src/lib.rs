@@ -8,8 +8,8 @@
 //! 3. [`Machine::input`] tells it something; [`Machine::advance`] runs one frame and returns a
 //!    [`FrameReport`] with what came out. A [`Pacer`] says when frames are due, a [`Remote`] feeds
 //!    the machine from other threads.
-//! 4. A [`Host`] gives guests functions of the embedder, typed by Rust closures, with costs. A guest
-//!    waits for the reply to an [`Ask`].
+//! 4. A [`Host`] gives guests functions of the embedder, typed by Rust closures, with costs. A
+//!    guest waits for the reply to an [`Ask`].
 //! 5. [`Machine::save`] and [`Machine::load`] go back in time; [`Machine::confirm`] ends that.
 //!    [`Machine::export`] writes a file.
 //! 6. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an

@@ -265,8 +265,8 @@ impl Machine {
     /// Gives the reply to an ask of a guest: its coroutine continues in that frame.
     ///
     /// # Errors
-    /// [`Error::ReplyTypes`]; [`Error::Input`] if the ask has a reply, if its coroutine has ended or
-    /// asks something else since a rollback, or if the run has ended.
+    /// [`Error::ReplyTypes`]; [`Error::Input`] if the ask has a reply, if its coroutine has ended
+    /// or asks something else since a rollback, or if the run has ended.
     pub fn answer<R: Values>(&mut self, ask: AskId, values: R) -> Result<Frame, Error> {
         self.give(ask.reply(values)?)
     }

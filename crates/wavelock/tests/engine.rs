@@ -50,9 +50,12 @@ fn expected(lanes: u16) -> Vec<Digest> {
     run(&mut machine(&Engine::new(1).expect("a thread"), lanes), 3)
 }
 
+/// What an engine gives the embedder to run.
+type Job = Box<dyn FnOnce() + Send>;
+
 /// A pool of the embedder: two threads that run jobs from a list.
-fn two_threads() -> impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + 'static {
-    let (sender, receiver) = channel::<Box<dyn FnOnce() + Send>>();
+fn two_threads() -> impl Fn(Job) + Send + Sync + 'static {
+    let (sender, receiver) = channel::<Job>();
     let (sender, receiver) = (Mutex::new(sender), Arc::new(Mutex::new(receiver)));
     for _ in 0..2 {
         let receiver = receiver.clone();
@@ -93,7 +96,7 @@ fn jobs_that_run_late_at_once_never_or_panic_change_nothing() {
     assert_eq!(run(&mut machine(&at_once, 4), 3), expected);
     let panics = Engine::on(4, |_| panic!("on purpose")).expect("threads");
     assert_eq!(run(&mut machine(&panics, 4), 3), expected);
-    let kept: Arc<Mutex<Vec<Box<dyn FnOnce() + Send>>>> = Arc::default();
+    let kept: Arc<Mutex<Vec<Job>>> = Arc::default();
     let keeps = kept.clone();
     let late = Engine::on(4, move |job| keeps.lock().expect("no panic").push(job));
     let mut machine = machine(&late.expect("threads"), 4);
