@@ -308,7 +308,7 @@ fn with_caps(spec: &mut MachineSpec, mut draws: Draws, least: u64) {
         session.cap = Some(CapSettings {
             budget: Cycles(least * lanes + draws.below(most + 1)),
             period_frames: 1 + draws.below(4),
-            overrun: CapOverrun::Throttle,
+            overrun: CapOverrun::ALL[draws.below(CapOverrun::COUNT as u64) as usize],
         });
     }
 }

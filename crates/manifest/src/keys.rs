@@ -354,8 +354,8 @@ pub(crate) const CAP_PERIOD: Key = Key::number(
 );
 pub(crate) const CAP_OVERRUN: Key = Key {
     name: "overrun",
-    takes: Takes::Word { choices: &["throttle"], default: "throttle" },
-    doc: "what happens when it has used up its cap: its coroutines wait for the next refill",
+    takes: Takes::Word { choices: &["throttle", "demote", "end"], default: "throttle" },
+    doc: "what happens when it has used up its cap: until the next refill its coroutines do not run (`throttle`), or only when no other coroutine of the lane is ready (`demote`); or the session is ended, as killed (`end`)",
 };
 
 /// `[[session]]`.

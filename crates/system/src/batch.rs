@@ -479,7 +479,7 @@ impl Batch<'_> {
         self.lane.log_cap_events();
         debug_assert!(
             self.lane.requests.is_empty(),
-            "only contexts ask for what a batch cannot do"
+            "a batch has no contexts, and no session that its cap ends"
         );
         self.log_end(used, ends);
         let kernel = &mut self.lane.kernel;

@@ -174,7 +174,8 @@ pub(crate) struct SessionState {
     pub(crate) profile: Option<Box<Profile>>,
     pub(crate) messages: u64,
     pub(crate) exit: i32,
-    /// `proc_exit` was called: coroutines on other lanes end at the wave's end.
+    /// `proc_exit` was called, or it was killed as a whole: coroutines on other lanes end at the
+    /// wave's end.
     pub(crate) exiting: bool,
     pub(crate) ended: Option<SessionOutcome>,
     pub(crate) first_faulted: bool,

@@ -377,7 +377,8 @@ pub(crate) fn read_kills(
 ) -> Result<(), CodecError> {
     let (kills, unjoined): (Kills, u64) = Codec::read(input)?;
     let kept = kills.records.len();
-    let is_whole = kept <= KILLS_KEPT && kept as u64 <= kills.count && kills.count > 0;
+    let most = kills.count + u64::from(kills.is_whole());
+    let is_whole = (1..=KILLS_KEPT).contains(&kept) && kept as u64 <= most;
     input.check("the kills of a session", is_whole)?;
     let left = state.tasks.kills_not_joined();
     input.check("kills that were not joined", (left..=kills.count).contains(&unjoined))?;
