@@ -149,9 +149,9 @@ fn caps_that_cannot_be_enforced_or_are_incomplete_are_refused() {
 fn a_demoted_hog_gets_what_others_leave_and_no_more() {
     let folder = folder("demoted");
     let keys = "budget_cycles = 50_000\npriority = 255\noverrun = \"demote\"";
-    for policy in ["round-robin", "fair", "progress-aware", "priority-fixed", "cooperative"] {
+    for policy in ["round-robin", "fair", "progress-aware", "priority-fixed"] {
         machine(&folder, keys);
-        // Beside a hog it has its cap. Under `cooperative` a slice lasts to the end of its wave.
+        // Beside a hog it has its cap.
         let run = json(&folder, &["run", "machine.toml", "--json", "--policy", policy]);
         let share =
             |at: usize| run["sessions"][at]["cycles"].as_u64().expect("cycles") as f64 / 40e6;

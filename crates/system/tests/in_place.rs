@@ -181,7 +181,8 @@ fn rest(machine: &Machine, choices: &mut Choices) -> Option<wavelock_system::Run
 
 #[test]
 fn messages_in_place_are_the_same_run() {
-    let (mut outcomes, mut messages, mut calls, mut restored) = ([0; 4], 0, 0, 0);
+    let (mut messages, mut calls, mut restored) = (0, 0, 0);
+    let mut outcomes = [0; RunOutcome::ALL.len()];
     let (mut throttled, mut demoted) = (0, 0);
     for seed in 0..400 {
         println!("seed {seed}");
