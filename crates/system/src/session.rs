@@ -8,6 +8,7 @@ use crate::call::Calls;
 use crate::channel::{Channel, Message};
 use crate::input::InputQueue;
 use crate::kill::Kills;
+use crate::spec::Limits;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
 use crate::task::{EndStatus, TaskTable};
@@ -147,6 +148,8 @@ pub(crate) struct SessionState {
     /// Who shares its lanes by weight.
     pub(crate) sharing: Sharing,
     pub(crate) class: LatencyClass,
+    /// Its limits: its own, else the machine's.
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTable,
     pub(crate) channels: Vec<Channel>,
     /// Channels that the guest made itself: the last of `channels`.

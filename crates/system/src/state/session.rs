@@ -181,7 +181,7 @@ parts! {
         capabilities as Update, calls as Update, watches as Update
         fixed
         ended, lanes, machine, startup, tasks, channels, made_channels,
-        id, name, memory, table, stack_pointer, priority, weight, sharing, class, port_names, args, env,
+        id, name, memory, table, stack_pointer, priority, weight, sharing, class, limits, port_names, args, env,
         output, log, profile, kills, fault_stacks, missed_ports,
     }
 }
@@ -430,7 +430,7 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
 
 /// Channels of the manifest first, in their order; then those that the guest made.
 fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(), CodecError> {
-    let limits = &input.spec().limits;
+    let limits = state.limits;
     let (wired, count) = (state.channels.len(), input.count()?);
     let made = count.checked_sub(wired).ok_or(input.malformed("missing channels"))?;
     input.check("channels that a guest made", made <= limits.channels as usize)?;
