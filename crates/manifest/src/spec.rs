@@ -99,6 +99,7 @@ fn session_spec(session: &Session) -> SessionSpec {
             .collect(),
         coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
         cap: session.cap,
+        limits: session.limits,
     }
 }
 

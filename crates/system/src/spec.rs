@@ -81,6 +81,39 @@ impl Default for Limits {
     }
 }
 
+/// Limits of one session in place of the machine's; `None` is the machine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OwnLimits {
+    /// See [`Limits::coroutines`].
+    pub coroutines: Option<u32>,
+    /// See [`Limits::stack_bytes`].
+    pub stack_bytes: Option<u32>,
+    /// See [`Limits::session_stack_bytes`].
+    pub session_stack_bytes: Option<u64>,
+    /// See [`Limits::memory_pages`].
+    pub memory_pages: Option<u32>,
+    /// See [`Limits::channels`].
+    pub channels: Option<u32>,
+    /// See [`Limits::output_bytes`].
+    pub output_bytes: Option<u32>,
+}
+
+impl OwnLimits {
+    /// The limits that hold for the session, in a machine with these.
+    #[must_use]
+    pub fn over(&self, machine: &Limits) -> Limits {
+        Limits {
+            coroutines: self.coroutines.unwrap_or(machine.coroutines),
+            stack_bytes: self.stack_bytes.unwrap_or(machine.stack_bytes),
+            session_stack_bytes: self.session_stack_bytes.unwrap_or(machine.session_stack_bytes),
+            memory_pages: self.memory_pages.unwrap_or(machine.memory_pages),
+            channels: self.channels.unwrap_or(machine.channels),
+            output_bytes: self.output_bytes.unwrap_or(machine.output_bytes),
+            ..*machine
+        }
+    }
+}
+
 /// Where a session's coroutines run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
@@ -138,6 +171,8 @@ pub struct SessionSpec {
     pub coroutine_globals: Vec<String>,
     /// Its cap: the most cycles of all its coroutines together, per period.
     pub cap: Option<CapSettings>,
+    /// Its own limits, in place of the machine's.
+    pub limits: OwnLimits,
 }
 
 impl SessionSpec {
@@ -268,6 +303,7 @@ impl MachineSpec {
             ports: Vec::new(),
             coroutine_globals: Vec::new(),
             cap: None,
+            limits: OwnLimits::default(),
         });
         SessionId(id as u32)
     }

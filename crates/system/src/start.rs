@@ -18,7 +18,7 @@ use crate::live::GiveError;
 use crate::load::{LoadError, check_memory, check_spec, make_session, publish_first, reads_stream};
 use crate::observe::Chain;
 use crate::session::{Handle, Port};
-use crate::spec::{ChannelSpec, MachineSpec, Placement, SessionSpec};
+use crate::spec::{ChannelSpec, MachineSpec, OwnLimits, Placement, SessionSpec};
 use crate::world::World;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -172,6 +172,7 @@ impl NewSession {
             ports,
             coroutine_globals: self.coroutine_globals.clone(),
             cap: self.cap,
+            limits: OwnLimits::default(),
         });
         Ok(())
     }

@@ -388,6 +388,19 @@ fn session_table(spec: &MachineSpec, session: &SessionSpec, module: &str) -> Str
             cap.overrun.name()
         );
     }
+    let own = &session.limits;
+    for (key, limit) in [
+        ("coroutines", own.coroutines.map(u64::from)),
+        ("stack_bytes", own.stack_bytes.map(u64::from)),
+        ("session_stack_bytes", own.session_stack_bytes),
+        ("memory_pages", own.memory_pages.map(u64::from)),
+        ("channels", own.channels.map(u64::from)),
+        ("output_bytes", own.output_bytes.map(u64::from)),
+    ] {
+        if let Some(limit) = limit {
+            let _ = writeln!(text, "{key} = {limit}");
+        }
+    }
     let class = LatencyClass::ALL
         .iter()
         .position(|class| *class == session.class)

@@ -32,11 +32,12 @@ pub(crate) fn make_session(
 ) -> Result<SessionState, LoadError> {
     let module = &spec.modules[session.module];
     let name = || session.name.clone();
+    let limits = session.limits.over(&spec.limits);
     let mut machine = Session::new(SessionLimits {
-        stack_bytes: spec.limits.stack_bytes,
-        memory_pages: spec.limits.memory_pages,
-        table_elements: spec.limits.table_elements,
-        session_stack_bytes: spec.limits.session_stack_bytes,
+        stack_bytes: limits.stack_bytes,
+        memory_pages: limits.memory_pages,
+        table_elements: limits.table_elements,
+        session_stack_bytes: limits.session_stack_bytes,
         ..SessionLimits::default()
     });
     let imports = link(&mut machine, module, &session.name, &spec.host)?;
@@ -67,6 +68,7 @@ pub(crate) fn make_session(
         weight: session.weight,
         sharing: spec.policy.sharing(),
         class: session.class,
+        limits,
         tasks: TaskTable::new(),
         channels: Vec::new(),
         made_channels: 0,

@@ -250,7 +250,7 @@ impl World {
         }
         for session in self.session_ids() {
             let state = self.session_ref(session);
-            if state.kills.count > 0 {
+            if !state.kills.records.is_empty() {
                 session.write(&mut out);
                 session::write_kills(state, &mut out);
             }
