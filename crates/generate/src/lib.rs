@@ -29,8 +29,7 @@ use wavelock_kernel::{
 };
 use wavelock_module::{Limits, Module};
 use wavelock_system::{
-    ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, OwnLimits, Placement, Recipient, Span,
-    World,
+    ContextSpec, Grant, GrantSpec, InputEvent, MachineSpec, Placement, Recipient, Span, World,
 };
 
 /// The actor's source.
@@ -313,15 +312,18 @@ pub fn machine(seed: u64) -> MachineSpec {
 
 /// Gives half of the sessions limits of their own, smaller and larger than the machine's.
 fn with_limits(spec: &mut MachineSpec, mut draws: Draws) {
-    for session in spec.sessions.iter_mut().filter(|_| draws.one_in(2)) {
-        session.limits = OwnLimits {
-            coroutines: Some(1 + draws.below(80) as u32),
-            stack_bytes: Some(4_096 + 1_024 * draws.below(8) as u32),
-            session_stack_bytes: draws.one_in(2).then(|| 8_192 + 1_024 * draws.below(64)),
-            memory_pages: draws.one_in(2).then(|| 4 + draws.below(4) as u32),
-            channels: draws.one_in(2).then(|| draws.below(3) as u32),
-            output_bytes: draws.one_in(2).then(|| draws.below(200) as u32),
-        };
+    for session in &mut spec.sessions {
+        if draws.one_in(2) {
+            continue;
+        }
+        let limits = &mut session.limits;
+        limits.coroutines = Some(1 + draws.below(80) as u32);
+        limits.stack_bytes = Some(4_096 + 1_024 * draws.below(8) as u32);
+        let drawn = [8_192 + 1_024 * draws.below(64), 4 + draws.below(4), draws.below(3)];
+        limits.session_stack_bytes = Some(drawn[0]).filter(|_| draws.one_in(2));
+        limits.memory_pages = Some(drawn[1] as u32).filter(|_| draws.one_in(2));
+        limits.channels = Some(drawn[2] as u32).filter(|_| draws.one_in(2));
+        limits.output_bytes = draws.one_in(2).then_some(100);
     }
 }
 

@@ -199,7 +199,7 @@ fn output_and_stacks_are_limited_by_session() {
     (limits.output_bytes, limits.stack_bytes) = (Some(30), Some(4_096));
     let run = machine.run();
     assert_eq!([0, 1].map(|session| run.bytes(session).len()), [40, 20]);
-    let cycles = [0, 1].map(|session| run.session(session).cycles);
+    let cycles = [0, 1].map(|session| run.session(session).cycles.0);
     assert!(cycles[0] > 50 * cycles[1], "the smaller stack is exhausted earlier: {cycles:?}");
     let faults = [0, 1].map(|session| run.session(session).faults[0].code);
     assert_eq!(faults, [FaultCode::StackExhausted; 2]);
