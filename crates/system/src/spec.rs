@@ -240,8 +240,8 @@ pub struct MachineSpec {
     pub live: bool,
     /// Functions of the embedder that guests may import (semantics 100).
     pub host: HostImports,
-    /// Of a machine that control inputs have changed: the description that it was loaded with, whose
-    /// identity it keeps (semantics 84).
+    /// Of a machine that control inputs have changed: the description that it was loaded with,
+    /// whose identity it keeps (semantics 84).
     pub origin: Option<Arc<Self>>,
     /// The longest gap between safepoints that modules of later sessions may have, if it is longer
     /// than those of the machine's own (semantics 88).

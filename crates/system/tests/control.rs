@@ -84,7 +84,7 @@ fn give(world: &mut World, control: Control) {
 }
 
 fn used(world: &World, session: SessionId) -> u64 {
-    world.usage(session).expect("a session").cycles.0
+    world.usage(session).expect("a session").cycles
 }
 
 /// The same machine from its bytes.
