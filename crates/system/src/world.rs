@@ -24,6 +24,7 @@ use crate::live::{Given, Input, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS};
 use crate::profile::FrameCosts;
 use crate::session::{SessionOutcome, SessionState};
 use crate::spec::{MachineSpec, Span};
+use crate::start::Planned;
 use crate::state::StateHead;
 use crate::task::Wait;
 use crate::wave_profile::WaveProfile;
@@ -181,6 +182,8 @@ pub struct World {
     pub(crate) inputs: VecDeque<Given>,
     /// Bytes of them.
     pub(crate) waiting_bytes: u64,
+    /// The description with the sessions that wait to start, if any do. Not state.
+    pub(crate) planned: Option<Planned>,
     /// The first frame that may not start. Not state.
     pub(crate) until: Frame,
     /// A live machine was told to end with this frame.

@@ -362,6 +362,7 @@ events! {
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
     Control = 66 { session: number, what: number, first: number, second: number, third: number }, "a control input took effect on a session: which, and its numbers (rule 16)";
     ControlRefused = 67 { session: number, what: number, code: number, found: number, allowed: number }, "a control input could not take effect in its frame: which, why, and the numbers (rule 16)";
+    Start = 68 { session: number, lane: number, module: bytes, name: bytes }, "a session was started by a control input: its number, its home lane, the hash of its module, its name";
     View = 80 { function: number, answer: number }, "a view of the embedder answered: its position among the host functions, and a sum over its results and what it wrote";
 }
 

@@ -250,6 +250,11 @@ impl Machine {
         self.give(Input::Stop)
     }
 
+    /// Sessions, with those that wait to start.
+    pub(crate) fn sessions_planned(&self) -> u32 {
+        self.waves.world().sessions_planned()
+    }
+
     pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
         Ok(self.waves.world_mut().give(input)?)
     }
@@ -348,6 +353,7 @@ impl Machine {
         refused.extend(panicked(self.host.as_ref()));
         let world = self.waves.world();
         let mut ended = Vec::new();
+        self.ended.resize(world.spec().sessions.len(), false);
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
@@ -451,6 +457,7 @@ impl Machine {
         self.frames.undo(frame);
         let world = self.waves.world_mut();
         world.allow(frame);
+        self.ended.resize(world.spec().sessions.len(), false);
         for (number, reported) in (0u32..).zip(&mut self.ended) {
             *reported = world.usage(SessionId(number)).is_some_and(|usage| usage.outcome.is_some());
         }
