@@ -109,7 +109,7 @@ fn a_trace_that_is_cut_anywhere_replays_up_to_its_last_whole_frame() {
 }
 
 #[test]
-fn a_trace_can_be_read_while_the_run_goes_on() {
+fn a_trace_can_be_read_while_the_run_continues() {
     let mut read = 0;
     record(Level::Inputs, 130, |frame, bytes| {
         // The writer's thread may be a few frames behind.

@@ -97,7 +97,7 @@ fn a_machine_whose_sessions_have_all_ended_lives_until_it_is_stopped() {
 }
 
 #[test]
-fn a_machine_that_is_stopped_early_says_so() {
+fn a_machine_that_is_stopped_early_has_that_outcome() {
     let (mut world, mut seen) = (live(READER), Seen::default());
     world.give(Input::Stop).expect("it lives");
     run_to(&mut world, 10, &mut seen);

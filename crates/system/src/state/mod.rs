@@ -18,7 +18,7 @@ mod lane;
 mod session;
 
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, record};
-use crate::errors::errors;
+use crate::errors::{InWords, errors};
 use crate::input::InputEvent;
 use crate::load::LoadError;
 use crate::spec::MachineSpec;
@@ -69,7 +69,7 @@ errors! {
             at: usize,
             /// What it should be.
             what: &'static str,
-        } => "byte {at} of the state cannot be decoded: {what}",
+        } => "byte {at} of the state cannot be decoded: {}" (InWords(what)),
         /// Parts that must fit each other do not.
         Inconsistent {
             /// The session.

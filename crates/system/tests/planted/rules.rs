@@ -328,7 +328,7 @@ fn machine_of_ends() -> MachineSpec {
 }
 
 #[test]
-fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
+fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     let run = |rules: Rules| {
         let mut world = World::load(machine_of_ends(), Vec::new(), false).expect("loads").world;
         world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
