@@ -33,7 +33,8 @@ impl Lane {
         }
         match settings {
             Some(settings) => {
-                let counts = found.map_or_else(CapCounts::default, |at| self.caps.accounts[at].counts);
+                let counts =
+                    found.map_or_else(CapCounts::default, |at| self.caps.accounts[at].counts);
                 let (used, is_spent) = (Cycles::ZERO, false);
                 self.caps.insert(CapState { session, settings, used, is_spent, counts });
             }

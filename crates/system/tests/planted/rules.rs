@@ -3,7 +3,8 @@
 
 use crate::live::Given;
 use crate::{
-    HostImport, HostImports, HostKind, HostNumber, Input, MachineSpec, Placement, Span, World,
+    AskId, HostImport, HostImports, HostKind, HostNumber, Input, MachineSpec, Placement, Span,
+    World,
 };
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -363,6 +364,7 @@ fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     }
 }
 
+<<<<<<< HEAD
 /// The digest of a live machine whose session is held from frame 3 on, and is rolled back to frame
 /// 5 after it ran to frame 9.
 fn held_over_a_rollback(rules: Rules, rolls_back: bool) -> wavelock_trace::Digest {
@@ -404,6 +406,10 @@ fn a_snapshot_that_loses_a_hold_is_noticed() {
 /// What a guest writes that asks, and reads its frame when the reply is there: the reply is given
 /// for frame 3, before a snapshot that the run returns to from frame 2.
 fn check_reply(rules: Rules) -> Result<(), Vec<u8>> {
+=======
+/// A machine whose guest asks, and writes the reply and the frame in which it came.
+fn asking(rules: Rules) -> World {
+>>>>>>> h-hostfn
     let text = br#"(module
       (import "net" "score" (func $score (param i64) (result i64)))
       (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
@@ -428,6 +434,13 @@ fn check_reply(rules: Rules) -> Result<(), Vec<u8>> {
     spec.host = HostImports { name: String::from("net"), version: 1, functions: [score].into() };
     let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
     world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    world
+}
+
+/// What the guest writes: the reply is given for frame 3, before a snapshot that the run returns to
+/// from frame 2.
+fn check_reply(rules: Rules) -> Result<(), Vec<u8>> {
+    let mut world = asking(rules);
     let mut output = Output(Vec::new());
     let mut run = |world: &mut World, until: u64| {
         world.allow(Frame(until));
@@ -448,4 +461,28 @@ fn a_reply_that_is_late_or_lost_by_a_snapshot_is_detected() {
     assert_eq!(check_reply(Rules::Kept), Ok(()));
     assert_eq!(check_reply(Rules::LateReply), Err([7, 4].into()));
     assert_eq!(check_reply(Rules::LostReply), Err(Vec::new()));
+}
+
+/// Replies of a recording to an ask that was never made, with another question, and with another
+/// number of results: events, and nothing else.
+#[test]
+fn replies_to_nothing_are_events_that_change_nothing_else() {
+    let run = |wrong: fn(AskId) -> Input| {
+        let mut world = asking(Rules::Kept);
+        world.allow(Frame(1));
+        world.run_allowed(&mut ()).expect("the host can");
+        let ask = world.asks().next().expect("it asks").id;
+        let right = Input::Reply { ask, results: [7].into() };
+        world.give_recorded([(Frame(2), wrong(ask)), (Frame(3), right)]).expect("a recording");
+        let mut output = Output(Vec::new());
+        world.allow(Frame(5));
+        world.run_allowed(&mut output).expect("the host can");
+        (output.0, world.digest())
+    };
+    let never = run(|ask| Input::Reply { ask: AskId { number: 9, ..ask }, results: [1].into() });
+    let other = run(|ask| Input::Reply { ask: AskId { question: 9, ..ask }, results: [1].into() });
+    let many = run(|ask| Input::Reply { ask, results: [1, 2].into() });
+    assert_eq!((&never.0[..], &other.0[..]), (&[7, 3][..], &[7, 3][..]));
+    assert_eq!(many, other, "one event");
+    assert_ne!(many.1, never.1, "the event names the ask");
 }
