@@ -364,7 +364,6 @@ fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     }
 }
 
-<<<<<<< HEAD
 /// The digest of a live machine whose session is held from frame 3 on, and is rolled back to frame
 /// 5 after it ran to frame 9.
 fn held_over_a_rollback(rules: Rules, rolls_back: bool) -> wavelock_trace::Digest {
@@ -403,13 +402,8 @@ fn a_snapshot_that_loses_a_hold_is_noticed() {
     assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
 }
 
-/// What a guest writes that asks, and reads its frame when the reply is there: the reply is given
-/// for frame 3, before a snapshot that the run returns to from frame 2.
-fn check_reply(rules: Rules) -> Result<(), Vec<u8>> {
-=======
 /// A machine whose guest asks, and writes the reply and the frame in which it came.
 fn asking(rules: Rules) -> World {
->>>>>>> h-hostfn
     let text = br#"(module
       (import "net" "score" (func $score (param i64) (result i64)))
       (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
