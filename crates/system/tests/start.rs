@@ -43,7 +43,8 @@ fn machine() -> Machine {
 }
 
 fn later(name: &str) -> NewSession {
-    let mut new = NewSession::new(name, module(SENDER));
+    // Another module than that of the sender at load.
+    let mut new = NewSession::new(name, module(&format!("{SENDER} (func)")));
     new.ports.push(("in".into(), "in".into()));
     new
 }
