@@ -1,4 +1,4 @@
-//! Machines that live: inputs that are given while the machine runs (semantics 80 to 83).
+//! Machines that live: inputs that are given while the machine runs (semantics 80 to 84).
 //!
 //! ```text
 //!   give ──▶ the queue, by frame ──▶ begin_frame: sampled, recorded (Sink::inputs)
@@ -12,8 +12,10 @@
 //! is an event there.
 
 use crate::ask::AskId;
+use crate::control::Control;
 use crate::errors::errors;
 use crate::input::{InputEvent, Recipient};
+use crate::load::LoadError;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
 use wavelock_abi::{Frame, SessionId};
@@ -57,6 +59,8 @@ pub enum Input {
         /// The words of its results.
         results: Box<[u64]>,
     },
+    /// A change of a session (semantics 84).
+    Control(Control),
     /// What the embedder's functions answered on a lane in this frame, from a recording: the calls
     /// take these answers instead of calling. In no digest.
     Answers {
@@ -74,6 +78,7 @@ impl Input {
         match self {
             Self::Bytes { bytes, .. } | Self::Answers { bytes, .. } => bytes.len() as u64,
             Self::Reply { results, .. } => 8 * results.len() as u64,
+            Self::Control(control) => control.size(),
             Self::End { .. } | Self::Stop => 0,
         }
     }
@@ -82,6 +87,7 @@ impl Input {
         match self {
             Self::Bytes { to, .. } | Self::End { to } => Some(*to),
             Self::Reply { ask, .. } => Some(Recipient::Session(ask.session)),
+            Self::Control(control) => Some(Recipient::Session(control.session())),
             Self::Stop | Self::Answers { .. } => None,
         }
     }
@@ -102,7 +108,6 @@ impl From<InputEvent> for Given {
 
 errors! {
     /// Why an input is refused.
-    #[derive(Copy)]
     GiveError {
         /// The machine takes inputs at load only.
         NotLive => "the machine takes no input while it runs: set live = true",
@@ -177,6 +182,23 @@ errors! {
             bytes: u64,
         } => "{inputs} inputs with {bytes} bytes wait for their frames: at most {MOST_WAITING_INPUTS} with \
               {MOST_WAITING_BYTES} bytes may",
+        /// A control input has a setting that the machine could not have been loaded with.
+        Setting {
+            /// Why.
+            error: Box<LoadError>,
+        } => "{error}",
+        /// The description has no such context of the session.
+        NoContext {
+            /// The session.
+            session: u32,
+            /// The name.
+            name: Box<str>,
+        } => "session {session} has no context `{name}` in the machine's description",
+        /// A control input is for a session that has ended.
+        Ended {
+            /// The session.
+            session: u32,
+        } => "session {session} has ended: nothing of it can be changed any more",
     }
 }
 
@@ -202,6 +224,11 @@ impl World {
         self.check_input(frame, &input)?;
         if let Input::Reply { ask, results } = &input {
             self.check_reply(*ask, results)?;
+        }
+        if let Input::Control(control) = &input
+            && self.open_frame()? == frame
+        {
+            self.check_control_now(control)?;
         }
         let (inputs, bytes) = (self.inputs.len(), self.waiting_bytes);
         if bytes + input.size() > MOST_WAITING_BYTES || inputs >= MOST_WAITING_INPUTS {
@@ -252,7 +279,10 @@ impl World {
         if found > MOST_INPUT_BYTES {
             return Err(GiveError::TooLarge { found });
         }
-        Ok(())
+        match input {
+            Input::Control(control) => self.check_control(control),
+            _ => Ok(()),
+        }
     }
 
     /// The first frame that has not started: the one that [`World::give`] gives inputs for.

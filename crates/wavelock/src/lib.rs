@@ -62,6 +62,7 @@
 
 mod ask;
 mod builder;
+mod control;
 mod engine;
 mod error;
 mod frames;
@@ -84,9 +85,11 @@ pub use remote::Remote;
 pub use report::{FrameReport, Observer, Usage};
 
 pub use wavelock_abi::{Cycles, Frame, LatencyClass, Weight};
+pub use wavelock_kernel::{CapOverrun, CapSettings};
 pub use wavelock_manifest::{Diagnostics, Policy};
 pub use wavelock_replay::{Level, MachineError, OpenError};
 pub use wavelock_system::{
-    GiveError, HostFailure, HostNumber, Limits, LoadError, RunOutcome, SessionOutcome, StateError,
+    ControlRefusal, GiveError, HostFailure, HostNumber, Limits, LoadError, RunOutcome,
+    SessionOutcome, StateError,
 };
 pub use wavelock_trace::Digest;

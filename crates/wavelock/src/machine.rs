@@ -272,7 +272,7 @@ impl Machine {
         Ask::of(self.waves.world(), &self.imports)
     }
 
-    fn give(&mut self, input: Input) -> Result<Frame, Error> {
+    pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
         Ok(self.waves.world_mut().give(input)?)
     }
 
@@ -369,7 +369,8 @@ impl Machine {
     }
 
     fn end(&mut self, running: Running) {
-        let Running { frame, collected, mut refused, asked, wall } = running;
+        let Running { frame, mut collected, mut refused, asked, wall } = running;
+        refused.append(&mut collected.refused);
         refused.extend(panicked(self.host.as_ref()));
         let world = self.waves.world();
         let before = |ask: &Ask| asked.get(ask.session().number() as usize).copied();
