@@ -22,7 +22,6 @@ use crate::task::{TaskTable, Wait};
 use crate::world::World;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use wavelock_abi::{CoroutineName, SessionId};
 use wavelock_kernel::{BlockReason, Outcome, WakeSource};
 use wavelock_trace::Event;
@@ -141,12 +140,7 @@ impl Group {
     }
 }
 
-/// A reply as a coroutine's wait holds it.
-fn packed(results: &[u64]) -> Wait {
-    let bytes: Vec<u8> = results.iter().flat_map(|word| word.to_le_bytes()).collect();
-    Wait::Bytes(Box::new(bytes.into()))
-}
-
+/// The words of a reply, as a coroutine's wait holds them, and their number.
 fn words(bytes: &[u8]) -> ([u64; MOST_HOST_VALUES], usize) {
     let mut words = [0; MOST_HOST_VALUES];
     let mut count = 0;
@@ -227,13 +221,9 @@ impl World {
         }
     }
 
-    /// Takes a reply at its frame's start: the event, and the coroutine that it wakes, with the
-    /// end of its wait.
-    pub(crate) fn take_reply(
-        &mut self,
-        id: AskId,
-        results: &[u64],
-    ) -> Option<(CoroutineName, Wait)> {
+    /// Takes a reply at its frame's start, when the lanes' frames have started: the event, and its
+    /// coroutine is ready.
+    pub(crate) fn take_reply(&mut self, id: AskId, results: &[u64]) {
         self.replies.remove(&(id.session, id.number));
         let state = self.session_ref(id.session);
         let ask = state.open_ask(id.number).filter(|ask| {
@@ -242,18 +232,11 @@ impl World {
         });
         let (session, number) = (u64::from(id.session.0), id.number);
         let Some(ask) = ask else {
-            self.emit(&Event::LostReply { session, number });
-            return None;
+            return self.emit(&Event::LostReply { session, number });
         };
-        let reply = packed(results);
-        let Wait::Bytes(bytes) = &reply else { return None };
-        self.emit(&Event::Reply { session, number, bytes });
+        let bytes: Box<[u8]> = results.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.emit(&Event::Reply { session, number, bytes: &bytes });
         self.session(id.session).left_ask(id.number);
-        Some((ask.coroutine, reply))
-    }
-
-    /// Wakes the coroutine whose ask has a reply.
-    pub(crate) fn wake_asker(&mut self, name: CoroutineName, reply: Wait) {
-        self.answer_across(name, reply, WakeSource::Input);
+        self.answer_across(ask.coroutine, Wait::Bytes(Box::new(bytes)), WakeSource::Input);
     }
 }

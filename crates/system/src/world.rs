@@ -442,7 +442,6 @@ impl World {
         }
         // After the lanes' frames have started, so that these wakes are booked in this frame.
         given.into_iter().for_each(|session| self.wake_readers(session));
-        replies.into_iter().for_each(|(name, reply)| self.wake_asker(name, reply));
     }
 
     /// Takes one input of the frame; `given` are the sessions that may wait for it.
