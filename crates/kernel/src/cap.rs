@@ -30,6 +30,8 @@
 //!
 //! Elsewhere: how a budget is divided among lanes (`system`).
 
+mod change;
+
 use crate::check::{Violation, equal, holds};
 use crate::context::Payer;
 use crate::digest::mix;
@@ -286,7 +288,7 @@ impl Lane {
     /// The first frame in which a held coroutine can run because a cap is refilled.
     #[must_use]
     pub fn next_cap_refill(&self) -> Option<Frame> {
-        if self.counts.held == 0 {
+        if self.counts.throttled == 0 {
             return None;
         }
         let is_throttled =
@@ -415,8 +417,8 @@ impl Lane {
             let hot = self.slab.hot_mut(at);
             if hot.held.contains(HoldReason::Cap) {
                 hot.held = hot.held.without(HoldReason::Cap);
-                if hot.held.is_empty() && hot.place == Place::Held {
-                    self.counts.held -= 1;
+                if hot.held.is_empty() && hot.place == Place::Throttled {
+                    self.counts.throttled -= 1;
                     let _ = self.enqueue(at, Entrance::Return);
                 }
             }
@@ -540,24 +542,30 @@ impl Lane {
                 continue;
             }
             account.used = account.used.saturating_sub(Cycles(budget.0.saturating_mul(refills)));
-            let session = account.session;
             if !account.is_spent || account.left() <= self.cache.switch_cost {
                 continue;
             }
-            let was_demoted = account.is_demoted();
-            account.is_spent = false;
-            self.caps.demoted -= u32::from(was_demoted);
-            if self.sessions.get(session).is_none() {
-                continue;
-            }
-            self.book(SchedulerOperation::Refill);
-            let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
-            self.caps.note(event);
-            if was_demoted {
-                self.promote_session(session);
-            } else {
-                self.release_session(session);
-            }
+            self.reopen(at);
+        }
+    }
+
+    /// Opens a spent account: the coroutines of its session compete again. Costs a refill, if the
+    /// session has coroutines on the lane.
+    fn reopen(&mut self, at: usize) {
+        let account = &mut self.caps.accounts[at];
+        let (session, was_demoted) = (account.session, account.is_demoted());
+        account.is_spent = false;
+        self.caps.demoted -= u32::from(was_demoted);
+        if self.sessions.get(session).is_none() {
+            return;
+        }
+        self.book(SchedulerOperation::Refill);
+        let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
+        self.caps.note(event);
+        if was_demoted {
+            self.promote_session(session);
+        } else {
+            self.release_session(session);
         }
     }
 
