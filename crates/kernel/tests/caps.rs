@@ -339,6 +339,32 @@ fn a_demoted_session_moves_and_is_rebuilt_in_the_background() {
 }
 
 #[test]
+fn a_changed_cap_opens_the_account_of_a_demoted_session() {
+    for (name, policy) in policies() {
+        for change in [None, Some(cap(5_000, 1)), Some(demoting(2_000, 1))] {
+            let mut lane = lane(policy);
+            lane.set_cap(1, demoting(1_000, 9)).unwrap();
+            spawn(&mut lane, 1, 0);
+            spawn(&mut lane, 1, 1);
+            slice(&mut lane, 1_000, Outcome::Yielded);
+            // One is current, picked from the background.
+            slice(&mut lane, 10, Outcome::OutOfCycles);
+            events(&mut lane);
+            lane.change_cap(1, change).unwrap();
+            assert!(matches!(
+                events(&mut lane)[..],
+                [CapEvent { kind: CapEventKind::Refilled, .. }]
+            ));
+            assert_eq!(lane.cap(1).map(|account| account.settings), change, "{name}");
+            assert_eq!(lane.population().ready, 2, "{name}");
+            checked(&lane);
+            slice(&mut lane, 10, Outcome::Yielded);
+            checked(&lane);
+        }
+    }
+}
+
+#[test]
 fn a_cap_that_ends_its_session_holds_it_and_asks_for_its_end() {
     for (name, policy) in policies() {
         let mut lane = lane(policy);

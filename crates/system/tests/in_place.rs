@@ -217,7 +217,9 @@ fn messages_in_place_are_the_same_run() {
         outcomes[RunOutcome::Faulted as usize] > 5
             && messages > 5_000
             && restored > 100
-            && throttled > 100,
-        "{outcomes:?}, {messages}, {restored}, {throttled}"
+            && throttled > 40
+            && demoted > 40
+            && outcomes[RunOutcome::Killed as usize] > 10,
+        "{outcomes:?}, {messages}, {restored}, {throttled}, {demoted}"
     );
 }
