@@ -21,6 +21,8 @@
 //!
 //! Elsewhere: how a budget is divided among lanes (`system`).
 
+mod change;
+
 use crate::check::{Violation, holds};
 use crate::lane::{Lane, Next};
 use crate::queue::Entrance;

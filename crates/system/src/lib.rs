@@ -59,6 +59,7 @@ mod errors;
 mod identity;
 mod spec;
 
+mod control;
 mod live;
 mod load;
 
@@ -111,6 +112,7 @@ pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
 pub use books::ContextAccount;
 pub use cap::CapSummary;
 pub use context::ContextSummary;
+pub use control::{Control, ControlRefusal};
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use functions::{
     GuestMemory, HostCode, HostCommand, HostFailed, HostImport, HostImports, HostKind, HostNumber,

@@ -177,7 +177,7 @@ fn what_cannot_be_given_is_refused_with_the_numbers() {
     }
     let full = GiveError::Full { inputs: 2, bytes: 2 * MOST_INPUT_BYTES };
     let one = Input::Bytes { to: Recipient::All, bytes: [0].into() };
-    assert_eq!(world.give(one), Err(full));
+    assert_eq!(world.give(one), Err(full.clone()));
     assert_eq!(world.give(Input::End { to: Recipient::All }), Ok(Frame(0)), "it has no bytes");
     run_to(&mut world, 20, &mut Seen::default());
     assert_eq!(world.give_at(Frame(19), Input::Stop), Err(GiveError::Past { frame: 19, next: 20 }));
