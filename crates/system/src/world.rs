@@ -420,7 +420,7 @@ impl World {
             }
         }
         let mut given: Vec<SessionId> = Vec::new();
-        let (mut inputs, mut replies) = (Vec::new(), Vec::new());
+        let mut inputs = Vec::new();
         while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
         {
             self.waiting_bytes -= input.size();
@@ -429,10 +429,7 @@ impl World {
                 continue;
             }
             self.progress.inputs += 1;
-            match &input {
-                Input::Reply { ask, results } => replies.extend(self.take_reply(*ask, results)),
-                input => self.take(input, &mut given, sink),
-            }
+            self.take(&input, &mut given, sink);
             if self.spec.live {
                 inputs.push(input);
             }
@@ -458,7 +455,8 @@ impl World {
                 Recipient::All => given.extend(self.session_ids()),
             },
             Input::Control(control) => self.control(control, sink),
-            Input::Reply { .. } | Input::Answers { .. } => {}
+            Input::Reply { ask, results } => self.take_reply(*ask, results),
+            Input::Answers { .. } => {}
         }
         for &session in &given[first..] {
             match input {
