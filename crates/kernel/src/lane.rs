@@ -447,13 +447,13 @@ impl Lane {
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics
     /// 25).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
         let bound = if self.tier.is_some() { self.bound_in_tier() } else { self.bound_by_policy() };
         if self.caps.is_empty() { bound } else { self.bound_by_cap(bound) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn bound_by_policy(&self) -> (Cycles, BoundReason) {
         let Cache { end, end_reason, .. } = self.cache;
         let (left, quantum) = (end.saturating_sub(self.clock), self.quantum_left);
@@ -490,7 +490,7 @@ impl Lane {
     }
 
     /// The cycles that the open slice may use in all. Overhead booked in it makes them fewer.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn slice_bound(&self) -> Cycles {
         debug_assert!(self.in_slice);
