@@ -249,7 +249,7 @@ impl MachineSpec {
 
     /// The spec of these bytes, which control inputs have made of this one: with its modules, and
     /// those of its library.
-    pub(crate) fn from_amended(&self, bytes: &[u8]) -> Result<Self, SpecError> {
+    pub(crate) fn amended_by(&self, bytes: &[u8]) -> Result<Self, SpecError> {
         let (mut spec, input) = Self::parse(bytes)?;
         for (module, hash) in spec.module_hashes.iter().enumerate() {
             spec.modules.push(self.find_module(hash).ok_or(SpecError::Module { module })?);

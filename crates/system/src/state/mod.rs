@@ -191,7 +191,7 @@ fn read_amended(
     if machine != machine_digest(&spec, Some(amended)) {
         return Err(StateError::OtherMachine);
     }
-    let changed = spec.from_amended(amended).map_err(|error| StateError::Amended { error })?;
+    let changed = spec.amended_by(amended).map_err(|error| StateError::Amended { error })?;
     let origin = match spec.origin {
         Some(origin) => origin,
         None => Arc::new(MachineSpec { library: Vec::new(), ..spec }),
