@@ -12,7 +12,7 @@ use wavelock_abi::{
     Errno, FaultCode, HostOperation, HostValue, SCHEDULER_COSTS_V1, SchedulerOperation, WASI_MODULE,
 };
 use wavelock_cli::manifest::{Key, Policy, TABLES};
-use wavelock_cli::report::Metric;
+use wavelock_cli::report::{Metric, Stops};
 use wavelock_cli::{Arguments, Exit};
 use wavelock_kernel::{Counter, CounterClass};
 use wavelock_trace::{Event, StopCode};
@@ -78,6 +78,10 @@ fn command_line_sections() -> Vec<Section> {
         };
         vec![format!("`{}`", counter.name()), kept.to_owned(), counter.meaning().to_owned()]
     });
+    let stops = Stops::TABLE.iter().map(|(name, meaning, codes)| {
+        let codes: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
+        vec![format!("`{name}`"), (*meaning).to_owned(), codes.join(", ")]
+    });
     let exits =
         Exit::ALL.iter().map(|exit| vec![exit.code().to_string(), exit.meaning().to_owned()]);
     vec![
@@ -88,6 +92,7 @@ fn command_line_sections() -> Vec<Section> {
         ("cli.md", "exits", table(&["code", "meaning"], exits.collect())),
         ("cli.md", "metrics", table(&["metric", "meaning"], metrics.collect())),
         ("cli.md", "counters", table(&["counter", "kept", "meaning"], counters.collect())),
+        ("cli.md", "stops", table(&["count", "slices that", "stop codes"], stops.collect())),
     ]
 }
 
@@ -274,8 +279,9 @@ fn measured_shares() -> (Vec<String>, Vec<(String, Vec<u64>)>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/hostile");
     let files = std::fs::read_dir(folder).expect("the folder is readable");
     let files = files.map(|entry| entry.expect("an entry").path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|extension| extension == "toml")).collect();
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
     files.sort();
     let output = Command::new(env!("CARGO_BIN_EXE_wavelock"))
         .args(["lab", "--json", "--share", "honest"])

@@ -17,7 +17,7 @@ pub use inversions::{InversionRow, Inversions};
 pub use model::{
     CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT,
     FaultRow, FunctionRow, KillRow, LISTED, LaneRow, Metric, MetricRow, ModelRow, OperationRow,
-    Others, OutputRow, Report, ServiceRow, SessionCosts, SessionSummary, Summary, Telemetry,
+    Others, OutputRow, Report, ServiceRow, SessionCosts, SessionSummary, Stops, Summary, Telemetry,
     UnreadRow, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
