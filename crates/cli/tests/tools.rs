@@ -406,7 +406,7 @@ fn a_breakpoint_of_a_function_stops_before_it() {
     let object = json(&output);
     let answer = |command: usize| object["answers"][command]["answer"].as_str().unwrap_or_default();
     assert!(answer(1).starts_with("breakpoint 0: function push\nframe 0, step 0, "), "{object}");
-    assert!(answer(2).starts_with("#0 push"), "{object}");
+    assert!(answer(2).contains("#0 push"), "{object}");
     assert!(answer(3).starts_with("no breakpoint was hit: the run has ended"), "{object}");
 }
 
