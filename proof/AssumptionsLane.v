@@ -1,6 +1,6 @@
 (** Prints what each main theorem of the lane's files assumes: nothing. *)
 
-From Wavelock Require Lane Lanes Refill Policies Admission FairBound Confluence.
+From Wavelock Require Lane Lanes Refill Policies Admission Shipped FairBound ShareBound Confluence.
 
 Print Assumptions Lane.step_good.
 Print Assumptions Lane.run_good.
@@ -29,6 +29,13 @@ Print Assumptions FairBound.fair_ahead.
 Print Assumptions FairBound.fair_behind.
 Print Assumptions FairBound.equal_start.
 Print Assumptions FairBound.bound_is_a_slice.
+Print Assumptions ShareBound.sessions_ahead.
+Print Assumptions ShareBound.sessions_behind.
+Print Assumptions ShareBound.coroutines_ahead.
+Print Assumptions ShareBound.coroutines_behind.
+Print Assumptions ShareBound.service_is_one.
+Print Assumptions ShareBound.both_levels_ahead.
+Print Assumptions ShareBound.equal_starts.
 Print Assumptions Confluence.diamond.
 Print Assumptions Confluence.confluence.
 Print Assumptions Confluence.try_breaks.
@@ -37,3 +44,7 @@ Print Assumptions Admission.admit_sound.
 Print Assumptions Admission.edf_meets_deadlines.
 Print Assumptions Admission.admitted_meet_deadlines.
 Print Assumptions Admission.every_release_meets.
+Print Assumptions Shipped.shipped_is_every_release.
+Print Assumptions Shipped.kernel_terms_valid.
+Print Assumptions Shipped.sporadic_windows.
+Print Assumptions Shipped.shipped_meets_deadlines.

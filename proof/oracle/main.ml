@@ -132,6 +132,7 @@ let coroutine l r =
 let on_machine (answer, next) = machine := next; answer
 let lane i f = on_machine (on i f !machine)
 
+let rec triples = function a :: b :: c :: r -> ((a, b), c) :: triples r | _ -> []
 let rec pairs = function a :: b :: r -> (a, b) :: pairs r | _ -> []
 
 let show_ring entries = join (fun (amount, at) -> z amount ^ ":" ^ z at) entries
@@ -211,6 +212,8 @@ let command letter n =
   | "a", [ at ] -> on_ring (fun _ _ _ entries -> ring_activate at entries)
   | "c", [ used ] ->
       on_ring (fun period least capacity entries -> ring_charge period least capacity used entries)
+  | "B", blocking :: overrun :: release :: every :: cost :: cap :: contexts ->
+      bool (admission blocking overrun release every cost cap (triples contexts))
   | "X", [] -> bool (is_stalled !machine)
   | _ -> failwith "command"
 

@@ -49,7 +49,7 @@ use support::lane_set::{Applied, Effect, LaneSet, Posted, Steal, WaveSpan};
 use wavelock_abi::{
     CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
 };
-use wavelock_kernel::context::RefillRing;
+use wavelock_kernel::context::{Demand, RefillRing, Terms, admit};
 use wavelock_kernel::{
     BlockReason, BoundReason, Departure, FrameRow, HoldReason, Lane, LaneSettings, Ledger, MoveBan,
     Next, Outcome, Refusal, Reservation, Running, Share, Spawn, State, Stopped, Tag, WakeSource,
@@ -657,7 +657,7 @@ impl World {
                 Stopped::Requeued => "requeued",
                 Stopped::Kept => "kept",
                 Stopped::Waiting => "waiting",
-                Stopped::Held => "held",
+                Stopped::Throttled => "held",
                 Stopped::Ended => "ended",
             };
             self.said(format_args!("T {lane} {used} {code} {argument}"), answer.into());
@@ -818,7 +818,44 @@ fn ring_life(world: &mut World, seed: u64) {
     }
 }
 
-/// The oracle's process. It reads a whole sequence before it writes.
+/// The admission test on random sets, with the terms of a random lane.
+fn admissions(world: &mut World, seed: u64) {
+    let mut random = support::Random::new(seed ^ 0xad31);
+    for _ in 0..8 {
+        let gap = random.below(60);
+        let wave = random.chance(1, 2).then(|| (400 + random.below(4_000), gap));
+        let release = random.below(30);
+        let cap = 800 + random.below(201);
+        let terms = Terms {
+            blocking: Cycles(gap + 24),
+            overrun: Cycles(gap),
+            release: Cycles(release),
+            boundary: wave.map(|(every, cost)| (Cycles(every), Cycles(cost))),
+            cap: cap as u32,
+        };
+        let count = random.below(7);
+        let contexts: Vec<Demand> = (0..count)
+            .map(|_| {
+                let period = 300 + random.below(20_000);
+                let deadline = period - random.below(period / 2);
+                let budget = 1 + random.below(deadline / count);
+                let [budget, period, deadline] = [budget, period, deadline].map(Cycles);
+                Demand { budget, period, deadline }
+            })
+            .collect();
+        let (every, cost) = wave.unwrap_or((0, 0));
+        let numbers: String = contexts
+            .iter()
+            .map(|one| format!(" {} {} {}", one.budget.0, one.period.0, one.deadline.0))
+            .collect();
+        let is_admitted = u8::from(admit(&terms, contexts.iter().copied()).is_ok());
+        world.said(
+            format_args!("B {} {gap} {release} {every} {cost} {cap}{numbers}", terms.blocking.0),
+            is_admitted.to_string(),
+        );
+    }
+}
+
 /// The first line at which the two differ.
 struct Difference {
     command: String,
@@ -903,6 +940,7 @@ fn sequence(
             world.apply(op, number % EVERYTHING_AFTER == 0 || number == length);
         }
         ring_life(&mut world, seed);
+        admissions(&mut world, seed);
     }));
     let found = judge(&world, run, oracle)?;
     Ok((world.answers.len(), found.map(|difference| (ops, difference))))
@@ -914,6 +952,7 @@ fn replay(seed: u64, ops: &[Op], oracle: &mut Oracle) -> Result<Option<Differenc
     let run = catch_unwind(AssertUnwindSafe(|| {
         ops.iter().for_each(|&op| world.apply(op, true));
         ring_life(&mut world, seed);
+        admissions(&mut world, seed);
     }));
     judge(&world, run, oracle)
 }

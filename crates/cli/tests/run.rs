@@ -808,7 +808,7 @@ const TICK: &str = r#"(module
       (call $sleep (i64.const 1)) (br $l))))"#;
 
 #[test]
-fn a_run_out_of_frames_goes_on_from_its_end() {
+fn a_run_out_of_frames_resumes_from_its_end() {
     let folder = folder("goes-on", &[("tick.wat", TICK), ("hello.wat", HELLO)]);
     let whole = wavelock(&folder, &["run", "tick.wat", "--frames", "7"]);
     let files = ["run", "tick.wat", "--frames", "3", "--snapshot", "a.snap", "--record", "a.trace"];

@@ -41,9 +41,10 @@ pub(crate) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
 fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
     let offset = usize::try_from(error.offset()).unwrap_or(usize::MAX);
     let message = error.message().to_owned();
-    // `wasmparser` is built without SIMD: it does not know the instructions at all.
+    // Built without SIMD, `wasmparser` does not know the instructions at all. With it, as another
+    // crate of the same build may ask for, it names the proposal: the text must be the same.
     if message.contains("SIMD opcode") {
-        let feature = format!("{}, which is not supported yet", PROPOSALS[0].1);
+        let feature = unsupported(PROPOSALS[0].1);
         return LoadError::Unsupported { feature, offset };
     }
     let is_valid_with =
@@ -57,10 +58,14 @@ fn refuse(bytes: &[u8], error: &wasmparser::Error) -> LoadError {
         None => is_valid_with(FEATURES.union(*proposal)),
     });
     let feature = match named {
-        Some((_, name)) => format!("{name}, which is not supported yet ({message})"),
+        Some((_, name)) => unsupported(name),
         None => format!("a proposal that is not supported yet ({message})"),
     };
     LoadError::Unsupported { feature, offset }
+}
+
+fn unsupported(name: &str) -> String {
+    format!("{name}, which is not supported yet")
 }
 
 /// Proposals that are refused by name. The ones that another contains come first.
