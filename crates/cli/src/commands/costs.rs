@@ -5,7 +5,7 @@
 //! while it is among the most expensive.
 
 use super::sources::Sources;
-use super::summary;
+use super::summary::{self, Unfinished};
 use crate::manifest::grouped;
 use crate::report::{
     ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample,
@@ -204,7 +204,8 @@ impl Collector {
         });
         let scheduler = scheduler.collect();
         let (contexts, contexts_not_kept) = context_rows(world);
-        let mut summary = summary::object(world, run, &Sources::default(), None);
+        let mut summary =
+            summary::object(world, run, &Sources::default(), Unfinished::Interrupted, None);
         for (lane, full) in summary.lanes.iter_mut().zip(&self.full_frames) {
             lane.full_frames = Some(*full);
         }
