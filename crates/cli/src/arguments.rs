@@ -460,6 +460,12 @@ pub struct LabArguments {
     /// The machine; its own policy is among those compared.
     #[command(flatten)]
     pub machine: MachineArguments,
+    /// With --share: more machines, a row for each
+    #[arg(value_name = "FILE", requires = "share")]
+    pub others: Vec<PathBuf>,
+    /// Print only which part of the machine's cycles SESSION gets under each policy
+    #[arg(long, value_name = "SESSION", conflicts_with = "output")]
+    pub share: Option<String>,
     /// Write a chart of the comparison to this file (.svg)
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -4,13 +4,15 @@
 //! `WAVELOCK_BLESS=1 cargo test -p wavelock-cli --test docs` updates them.
 
 use clap::CommandFactory;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use wavelock_abi::{
     Errno, FaultCode, HostOperation, HostValue, SCHEDULER_COSTS_V1, SchedulerOperation, WASI_MODULE,
 };
 use wavelock_cli::manifest::{Key, Policy, TABLES};
-use wavelock_cli::report::Metric;
+use wavelock_cli::report::{Metric, Stops};
 use wavelock_cli::{Arguments, Exit};
 use wavelock_kernel::{Counter, CounterClass};
 use wavelock_trace::{Event, StopCode};
@@ -76,6 +78,10 @@ fn command_line_sections() -> Vec<Section> {
         };
         vec![format!("`{}`", counter.name()), kept.to_owned(), counter.meaning().to_owned()]
     });
+    let stops = Stops::TABLE.iter().map(|(name, meaning, codes)| {
+        let codes: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
+        vec![format!("`{name}`"), (*meaning).to_owned(), codes.join(", ")]
+    });
     let exits =
         Exit::ALL.iter().map(|exit| vec![exit.code().to_string(), exit.meaning().to_owned()]);
     vec![
@@ -86,6 +92,7 @@ fn command_line_sections() -> Vec<Section> {
         ("cli.md", "exits", table(&["code", "meaning"], exits.collect())),
         ("cli.md", "metrics", table(&["metric", "meaning"], metrics.collect())),
         ("cli.md", "counters", table(&["counter", "kept", "meaning"], counters.collect())),
+        ("cli.md", "stops", table(&["count", "slices that", "stop codes"], stops.collect())),
     ]
 }
 
@@ -264,6 +271,64 @@ fn the_trace_format_has_every_event_and_stop_code() {
         .iter()
         .map(|&stop| vec![(stop as u8).to_string(), format!("{stop:?}"), stop.text().to_owned()]);
     check_section(PAGE, "stops", &table(&["stop code", "name", "meaning"], stops.collect()));
+}
+
+/// What `wavelock lab --share honest` prints for the machines of `benches/hostile`: by policy, the
+/// share of the honest session beside each hostile one, in millionths.
+fn measured_shares() -> (Vec<String>, Vec<(String, Vec<u64>)>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/hostile");
+    let files = std::fs::read_dir(folder).expect("the folder is readable");
+    let files = files.map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    let output = Command::new(env!("CARGO_BIN_EXE_wavelock"))
+        .args(["lab", "--json", "--share", "honest"])
+        .args(&files)
+        .output()
+        .expect("wavelock runs");
+    let object: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let machines = object["machines"].as_array().expect("a row per file");
+    let of = |machine: &Value, policy: usize| {
+        machine["policies"][policy]["share_per_million"].as_u64().expect("a share")
+    };
+    let policies = machines[0]["policies"].as_array().expect("a share per policy");
+    let rows = policies.iter().enumerate().map(|(number, policy)| {
+        let shares = machines.iter().map(|machine| of(machine, number)).collect();
+        (policy["policy"].as_str().expect("a name").to_owned(), shares)
+    });
+    let stem = |file: &PathBuf| file.file_stem().expect("a name").to_string_lossy().into_owned();
+    (files.iter().map(stem).collect(), rows.collect())
+}
+
+/// The table of what a hostile session can do, and the one claim that is made about it.
+#[test]
+fn only_fair_among_sessions_protects_from_every_hostile_session() {
+    let (machines, rows) = measured_shares();
+    assert_eq!((machines.len(), rows.len()), (8, 8), "machines of benches/hostile and policies");
+    let protects = |(_, shares): &&(String, Vec<u64>)| {
+        shares.iter().all(|share| (480_000..=520_000).contains(share))
+    };
+    let protecting: Vec<&str> =
+        rows.iter().filter(protects).map(|(policy, _)| policy.as_str()).collect();
+    assert_eq!(protecting, ["fair by session"]);
+
+    let named: Vec<String> = machines.iter().map(|name| format!("`{name}`")).collect();
+    let mut header = vec!["policy"];
+    header.extend(named.iter().map(String::as_str));
+    let cells = |(policy, shares): (String, Vec<u64>)| {
+        let name = match policy.strip_prefix("fair by ") {
+            Some(share) => format!("`fair`, `share = \"{share}\"`"),
+            None => format!("`{policy}`"),
+        };
+        let tenths = shares.iter().map(|share| (share + 500) / 1_000);
+        let percent = tenths.map(|tenths| format!("{}.{}", tenths / 10, tenths % 10));
+        std::iter::once(name).chain(percent).collect()
+    };
+    let rows = rows.into_iter().map(cells).collect();
+    check_section("scheduler.md", "hostile", &table(&header, rows));
 }
 
 fn capital(text: &str) -> String {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
     ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow,
-    FORMAT, FrameSample, FunctionRow, GroupRow, InversionRow, ModelRow, OperationRow, Others,
-    Recorder, Report, SessionCosts, SessionSummary, Summary, VERSION, WavesRow,
+    FORMAT, FrameSample, FunctionRow, GroupRow, InversionRow, LaneRow, ModelRow, OperationRow,
+    Others, Recorder, Report, SessionCosts, SessionSummary, Stops, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\
@@ -109,6 +109,7 @@ fn sample() -> Report {
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
             lanes: Vec::new(),
             services: Vec::new(),
+            trace_bytes: None,
             deadlock: None,
             telemetry: None,
         },
@@ -137,13 +138,33 @@ fn sample() -> Report {
                 name: "worker.1".to_owned(),
                 cycles: 2_500_000,
                 slices: 634,
+                stops: Stops {
+                    yielded: 100,
+                    preempted: 433,
+                    blocked: 90,
+                    slept: 9,
+                    cut: 1,
+                    ended: 1,
+                },
                 spawned: 9,
                 peak: 3,
                 messages: 200,
                 host: vec![operation("send", 200, 4_000), operation("yield", 100, 800)],
                 coroutines: vec![
-                    CoroutineRow { slot: 3, generation: 1, cycles: 2_000_000, slices: 400 },
-                    CoroutineRow { slot: 0, generation: 0, cycles: 400_000, slices: 100 },
+                    CoroutineRow {
+                        slot: 3,
+                        generation: 1,
+                        cycles: 2_000_000,
+                        slices: 400,
+                        stops: Stops { yielded: 100, preempted: 299, ended: 1, ..Stops::default() },
+                    },
+                    CoroutineRow {
+                        slot: 0,
+                        generation: 0,
+                        cycles: 400_000,
+                        slices: 100,
+                        stops: Stops { blocked: 90, slept: 9, cut: 1, ..Stops::default() },
+                    },
                 ],
                 other_coroutines: Others { count: 7, cycles: 100_000 },
                 functions: vec![FunctionRow {
@@ -298,4 +319,45 @@ fn files_that_are_no_reports_are_refused() {
         4,
     );
     check("missing.txt", &wavelock(&folder, &["report", "absent.json", "--json"]), 1);
+}
+
+/// The rows of a report, the summary and `why` are one ledger.
+#[test]
+fn the_rows_of_a_run_are_one_ledger() {
+    let folder = folder("report-ledger");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let machine = examples.join("primes/primes.toml");
+    let machine = machine.to_str().expect("a path of the test");
+    let files = ["--report", "ledger.json", "--record", "ledger.trace"];
+    let run =
+        wavelock(&folder, &[&["run", machine, "--json", "--lanes", "2"], &files[..]].concat());
+    let told: serde_json::Value = serde_json::from_slice(&run.stdout).expect("one JSON object");
+    let trace = std::fs::metadata(folder.join("ledger.trace")).expect("a trace").len();
+    assert_eq!(told["trace_bytes"].as_u64(), Some(trace));
+    let bytes = std::fs::read(folder.join("ledger.json")).expect("a report");
+    let report: Report = serde_json::from_slice(&bytes).expect("a report");
+
+    let slices: u64 = report.sessions.iter().map(|session| session.slices).sum();
+    assert_eq!(slices, report.summary.steps);
+    for session in &report.sessions {
+        assert_eq!(session.stops.total(), session.slices, "{}", session.name);
+        assert_eq!(session.other_coroutines.count, 0, "{}: all are listed", session.name);
+        let rows = || session.coroutines.iter();
+        assert_eq!(rows().map(|row| row.cycles).sum::<u64>(), session.cycles);
+        assert_eq!(rows().map(|row| row.stops.blocked).sum::<u64>(), session.stops.blocked);
+        assert!(rows().all(|row| row.stops.total() == row.slices));
+    }
+    assert!(report.sessions.iter().any(|session| session.stops.blocked > 0), "messages wait");
+    let full = |lane: &LaneRow| lane.full_frames.expect("a report has full frames");
+    assert!(report.summary.lanes.iter().all(|lane| full(lane) <= report.busy_frames));
+
+    let session = &report.sessions[0];
+    let why = ["why", "ledger.trace", "--json", "--coroutine", &session.name, "--at", "100"];
+    let why = wavelock(&folder, &why);
+    let why: serde_json::Value = serde_json::from_slice(&why.stdout).expect("one JSON object");
+    let ledger = &why["ledger"];
+    let cycles = ledger["cycles"].as_u64().expect("its cycles");
+    assert!(cycles > 0 && cycles <= session.cycles, "{ledger}");
+    assert!(ledger["waits"].as_u64() <= Some(session.stops.blocked), "{ledger}");
+    assert_eq!(ledger["moves"], 0);
 }

@@ -674,7 +674,7 @@ fn traces_replay_and_differ_as_they_should() {
     assert_eq!(code, Some(3), "{said}");
     assert!(
         said.contains(
-            "order SessionNormalizedPermutation, effects Exact, failures Exact; at most "
+            "every session did the same, in another interleaving; all ended alike; at most "
         ),
         "{said}"
     );

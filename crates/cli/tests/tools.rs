@@ -387,6 +387,30 @@ fn debug_takes_a_machine_and_refuses_malformed_commands() {
 }
 
 #[test]
+fn a_breakpoint_of_a_function_stops_before_it() {
+    let folder = folder("break-function");
+    let module = r#"(module
+  (func $push (unreachable))
+  (func (export "_start") (local i32)
+    (local.set 0 (i32.const 9))
+    (loop $l (br_if $l (local.tee 0 (i32.sub (local.get 0) (i32.const 1)))))
+    (call $push)))"#;
+    std::fs::write(folder.join("push.wat"), module).expect("written");
+    std::fs::write(
+        folder.join("script"),
+        "break function push\ncontinue\nstack push/0\ncontinue\n",
+    )
+    .expect("written");
+    let (machine, script) = (folder.join("push.wat"), folder.join("script"));
+    let output = wavelock(&["debug", text(&machine), "--script", text(&script), "--json"]);
+    let object = json(&output);
+    let answer = |command: usize| object["answers"][command]["answer"].as_str().unwrap_or_default();
+    assert!(answer(1).starts_with("breakpoint 0: function push\nframe 0, step 0, "), "{object}");
+    assert!(answer(2).contains("#0 push"), "{object}");
+    assert!(answer(3).starts_with("no breakpoint was hit: the run has ended"), "{object}");
+}
+
+#[test]
 fn the_last_instruction_of_a_slice_leaves_the_state_of_the_step() {
     let folder = folder("instructions");
     let sessions = ["printer", "strip0", "strip1", "strip2", "strip3"];

@@ -11,7 +11,8 @@ use wavelock_trace::Event;
 /// A condition to stop at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Breakpoint {
-    /// After a step in which a function of this name ran, in any session.
+    /// Before a function of this name is entered, in any session; backwards, after the step in
+    /// which it ran.
     Function(String),
     /// After a step that sent to, received from or closed a channel, or a wave's end that delivered
     /// to it.
@@ -75,9 +76,12 @@ impl Breakpoint {
         }
     }
 
-    /// Whether it needs a profile of which functions ran.
-    pub(crate) const fn needs_profile(&self) -> bool {
-        matches!(self, Self::Function(_))
+    /// The function it is about.
+    pub(crate) fn function(&self) -> Option<&str> {
+        match self {
+            Self::Function(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// The breakpoint as typed.
@@ -168,17 +172,17 @@ fn functions(module: &wavelock_module::Module) -> impl Iterator<Item = (u32, Str
 
 /// Cycles of all functions of a name, in all sessions.
 fn cycles_of(world: &World, name: &str) -> u64 {
-    let mut total = 0;
-    for (number, session) in world.spec().sessions.iter().enumerate() {
-        let Some(profile) = world.session_profile(SessionId(number as u32)) else { continue };
-        let module = &world.spec().modules[session.module];
-        total += profile
-            .functions()
-            .filter(|(index, _)| function_name(module, *index) == name)
-            .map(|(_, cycles)| cycles.0)
-            .sum::<u64>();
-    }
-    total
+    let sessions = 0..world.spec().sessions.len() as u32;
+    sessions.map(|session| cycles_in(world, SessionId(session), name)).sum()
+}
+
+/// Cycles of all functions of a name, in one session.
+pub(crate) fn cycles_in(world: &World, session: SessionId, name: &str) -> u64 {
+    let Some(profile) = world.session_profile(session) else { return 0 };
+    let spec = world.spec();
+    let module = &spec.modules[spec.sessions[session.0 as usize].module];
+    let functions = profile.functions().filter(|(index, _)| function_name(module, *index) == name);
+    functions.map(|(_, cycles)| cycles.0).sum()
 }
 
 fn channel_used<R: std::io::Read + std::io::Seek>(timeline: &Timeline<R>, id: ChannelId) -> bool {

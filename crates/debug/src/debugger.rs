@@ -56,6 +56,9 @@ pub struct Debugger<R> {
     pub(crate) looked: Cycles,
     last: Option<String>,
     progress: Option<Progress>,
+    /// The step before or in which a function breakpoint stopped last; the next search forwards
+    /// does not stop at this step's functions again.
+    stopped_in: Option<u64>,
 }
 
 impl<R: Read + Seek> Debugger<R> {
@@ -70,6 +73,7 @@ impl<R: Read + Seek> Debugger<R> {
             looked: Cycles::ZERO,
             last: None,
             progress: None,
+            stopped_in: None,
         }
     }
 
@@ -237,7 +241,7 @@ impl<R: Read + Seek> Debugger<R> {
             return Ok("no breakpoint is set; use `break` to set one\n".into());
         }
         self.leave_probe()?;
-        if self.breakpoints.iter().any(Breakpoint::needs_profile) {
+        if self.breakpoints.iter().any(|breakpoint| breakpoint.function().is_some()) {
             self.timeline.profile();
         }
         let hit = if forwards { self.search_forward()? } else { self.search_back()? };
@@ -266,12 +270,21 @@ impl<R: Read + Seek> Debugger<R> {
     fn search_forward(&mut self) -> Result<Vec<usize>, TimelineError> {
         let mut watch = Watch::default();
         let mut hit = watch.hits(&self.breakpoints, &self.timeline);
+        let mut is_passed = self.stopped_in == Some(self.timeline.position().step);
         let (breakpoints, progress) = (&self.breakpoints, &mut self.progress);
         self.timeline.forward_until(|timeline| {
             hit = watch.hits(breakpoints, timeline);
+            if std::mem::take(&mut is_passed) {
+                hit.retain(|&at| breakpoints[at].function().is_none());
+            }
             !(hit.is_empty()
                 && progress.as_mut().is_none_or(|progress| progress(timeline.position())))
         })?;
+        let functions = hit.iter().filter_map(|&at| self.breakpoints[at].function());
+        if let Some(function) = functions.map(str::to_owned).next() {
+            self.before(&function)?;
+            self.stopped_in = Some(self.from.step);
+        }
         Ok(hit)
     }
 

@@ -5,6 +5,7 @@
 //! distance; going back is running fewer of them. After the last position of a slice comes the step
 //! itself.
 
+use crate::breakpoint::cycles_in;
 use crate::debugger::Debugger;
 use crate::why::run_boundaries;
 use std::fmt::Write as _;
@@ -200,6 +201,24 @@ impl<R: Read + Seek> Debugger<R> {
             at -= 1;
         }
         Ok(most)
+    }
+
+    /// After a step in which a function ran: goes back to where its slice enters the function, or
+    /// to the step's start if the slice begins in it.
+    pub(crate) fn before(&mut self, function: &str) -> Result<(), TimelineError> {
+        self.timeline.step_back()?;
+        self.from = self.timeline.position();
+        let safepoints = self.most(&mut |debugger, count| {
+            debugger.inside = debugger.probe_at(count, 0)?;
+            // A probe counts the cycles of its slice alone.
+            let is_before = debugger.inside.is_some_and(|probe| {
+                cycles_in(debugger.world(), probe.name.session, function) == 0
+            });
+            debugger.leave_probe()?;
+            Ok(is_before)
+        })?;
+        self.inside = self.probe_at(safepoints, 0)?;
+        Ok(())
     }
 
     /// The effect of the last instruction and the next one, inside a slice.

@@ -36,7 +36,7 @@ pub use breakpoint::Breakpoint;
 pub use command::{Command, HELP};
 pub use debugger::{Debugger, Reply};
 pub use inversion::{Inversion, can_invert, inversions};
-pub use names::{NameError, function_name, parse_coroutine, show};
+pub use names::{NameError, function_name, parse_coroutine, parse_session, show};
 pub use symbols::Lines;
 pub use time::ContextRow;
 pub use walk::Progress;

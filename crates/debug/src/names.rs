@@ -56,7 +56,10 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 /// A session by its name, or by its number in the manifest.
-pub(crate) fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId, NameError> {
+///
+/// # Errors
+/// [`NameError::Session`].
+pub fn parse_session(text: &str, spec: &MachineSpec) -> Result<SessionId, NameError> {
     let by_name = spec.sessions.iter().position(|session| session.name == text);
     let by_number = || text.parse::<usize>().ok().filter(|&number| number < spec.sessions.len());
     by_name.or_else(by_number).map(|number| SessionId(number as u32)).ok_or_else(|| {

@@ -11,7 +11,7 @@ use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
 use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
-use wavelock_kernel::{BlockReason, Candidate, CapOverrun, State};
+use wavelock_kernel::{BlockReason, Candidate, CapOverrun, Ledger, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{
     CapSummary, CoroutineLook, KillRule, Presence, Stage, WaitTarget, Waiting, World,
@@ -99,6 +99,8 @@ pub struct Why {
     pub answer: String,
     /// Its state in words, if it lives.
     pub state: Option<String>,
+    /// What it has consumed so far, if it lives.
+    pub ledger: Option<Ledger>,
     /// Its lane, if it lives.
     pub lane: Option<u16>,
     /// The lane that makes the next step.
@@ -165,6 +167,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         verdict: Verdict::Absent,
         answer: String::new(),
         state: None,
+        ledger: None,
         lane: None,
         next_lane: world.next_lane(),
         rule: words::rule(&spec.policy),
@@ -184,6 +187,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         return why;
     };
     why.lane = Some(look.lane);
+    why.ledger = look.ledger;
     why.state = look.state.map(|state| state.to_string());
     let lane = world.look_at_lane(look.lane);
     let winner = lane.as_ref().and_then(|lane| lane.next);
@@ -470,6 +474,9 @@ impl Why {
         let mut text = format!("{} at {}: {}\n", self.coroutine, self.position, self.answer);
         if let Some(state) = &self.state {
             let _ = writeln!(text, "  state      {state}");
+        }
+        if let Some(ledger) = &self.ledger {
+            let _ = writeln!(text, "  so far     {}", words::ledger(ledger));
         }
         if let Some(wait) = &self.waits_for {
             let _ = writeln!(text, "  waits for  {}", wait.target);

@@ -3,7 +3,8 @@
 
 use wavelock_abi::Cycles;
 use wavelock_kernel::{
-    Because, CapOverrun, CapState, DecisionKey, FairKey, Policy, PriorityRule, Sharing, State,
+    Because, CapOverrun, CapState, DecisionKey, FairKey, Ledger, Policy, PriorityRule, Sharing,
+    State,
 };
 use wavelock_system::{CapSummary, KillRecord, KillRule};
 
@@ -160,5 +161,21 @@ fn fair_key(FairKey { is_ahead, deadline, arrival, lag }: FairKey) -> String {
     format!(
         "{}, deadline in {deadline}, lag {lag}, arrival {arrival}",
         if is_ahead { "not eligible" } else { "eligible" }
+    )
+}
+
+/// What a coroutine has consumed.
+pub(crate) fn ledger(ledger: &Ledger) -> String {
+    let blocks: u64 = ledger.blocks.iter().map(|&count| u64::from(count)).sum();
+    format!(
+        "{} cycles, ready and not running for {} (longest {}); {} switches, {} preemptions, {blocks} waits, {} sleeps, {} moves ({} by steals)",
+        ledger.runtime.0,
+        ledger.wait_total.0,
+        ledger.wait_longest.0,
+        ledger.switches,
+        ledger.preemptions,
+        ledger.sleeps,
+        ledger.migrations,
+        ledger.steals,
     )
 }

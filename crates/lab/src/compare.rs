@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use wavelock_abi::{Frame, SchedulerOperation, SessionId};
 use wavelock_kernel::Policy;
-use wavelock_system::{HostFailure, InputEvent, LoadError, MachineSpec, RunOutcome, Sink, World};
+use wavelock_system::{
+    HostFailure, InputEvent, LoadError, MachineSpec, RunOutcome, SessionSummary, Sink, World,
+};
 use wavelock_trace::{Digest, EventError, StopCode};
 use wavelock_view::{CoroutineSlot, Moment, Moments};
 
@@ -101,6 +103,25 @@ pub struct PolicyRow {
     pub fairness: u64,
     /// Why slices stopped.
     pub stops: Stops,
+    /// Cycles charged to each session, in manifest order.
+    pub sessions: Vec<SessionRow>,
+}
+
+impl PolicyRow {
+    /// The cycles of all lanes.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.charged + self.overhead + self.idle
+    }
+}
+
+/// What a session got.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionRow {
+    /// Its name.
+    pub name: String,
+    /// Cycles charged to its coroutines.
+    pub cycles: u64,
 }
 
 /// Why a workload cannot be measured.
@@ -171,9 +192,14 @@ pub fn compare(
             ),
             waits: meter.waits,
             stops: meter.stops,
+            sessions: run.sessions.into_iter().map(row).collect(),
         });
     }
     Ok(rows)
+}
+
+fn row(session: SessionSummary) -> SessionRow {
+    SessionRow { name: session.name, cycles: session.cycles.0 }
 }
 
 /// The fraction of its runnable time in which a coroutine ran, in parts per million.

@@ -38,7 +38,7 @@ mod shrink;
 mod compare;
 mod picture;
 
-pub use compare::{CompareError, PolicyRow, Stops, Waits, compare};
+pub use compare::{CompareError, PolicyRow, SessionRow, Stops, Waits, compare};
 pub use explore::{
     Difference, Exploration, ExploreError, Limits, Progress, Proof, Schedule, Setting, Stage,
     StageRow, Verdict, Witness, explore,

@@ -10,7 +10,7 @@ use crate::manifest::grouped;
 use crate::report::{
     ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample,
     FunctionRow, GroupRow, Inversions, LISTED, Metric, ModelRow, OperationRow, Others, Recorder,
-    Report, SessionCosts, VERSION, WavesRow, most_costly,
+    Report, SessionCosts, Stops, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_debug::function_name;
@@ -22,7 +22,7 @@ use wavelock_trace::{Event, EventReader};
 struct Slot {
     generation: u32,
     cycles: u64,
-    slices: u64,
+    stops: Stops,
     /// Cycles in frame `frame`.
     frame_cycles: u64,
     frame: u64,
@@ -36,7 +36,7 @@ struct SessionUse {
     ended: Vec<CoroutineRow>,
     /// The sum of the others.
     others: Others,
-    slices: u64,
+    stops: Stops,
 }
 
 impl SessionUse {
@@ -53,7 +53,7 @@ impl SessionUse {
         let Some(entry) = self.slot(slot) else { return };
         let before =
             core::mem::replace(entry, Slot { generation: generation as u32, ..Slot::default() });
-        if before.slices > 0 {
+        if before.stops.total() > 0 {
             self.ended.push(row(slot as u32, &before));
             if self.ended.len() >= 4 * LISTED {
                 let (kept, others) =
@@ -66,7 +66,13 @@ impl SessionUse {
 }
 
 fn row(slot: u32, used: &Slot) -> CoroutineRow {
-    CoroutineRow { slot, generation: used.generation, cycles: used.cycles, slices: used.slices }
+    CoroutineRow {
+        slot,
+        generation: used.generation,
+        cycles: used.cycles,
+        slices: used.stops.total(),
+        stops: used.stops,
+    }
 }
 
 fn sum(one: Others, other: Others) -> Others {
@@ -81,6 +87,8 @@ pub(super) struct Collector {
     worst: Option<(u64, CoroutineId)>,
     host_calls: u64,
     messages: u64,
+    /// By lane: frames without idle time.
+    full_frames: Vec<u64>,
     names: Vec<String>,
     inversions: Inversions,
     damage: Option<String>,
@@ -104,6 +112,7 @@ impl Collector {
             worst: None,
             host_calls: before.host_calls,
             messages: before.messages,
+            full_frames: vec![0; usize::from(world.spec().lanes)],
             names: world.spec().sessions.iter().map(|session| session.name.clone()).collect(),
             inversions: Inversions::default(),
             damage: None,
@@ -116,13 +125,13 @@ impl Collector {
         for bytes in lanes {
             for event in EventReader::new(bytes) {
                 match event {
-                    Ok(Event::Step { session, slot, used, .. }) => {
+                    Ok(Event::Step { session, slot, used, stop, .. }) => {
                         let Some(entry) = self.sessions.get_mut(session as usize) else { continue };
-                        entry.slices += 1;
+                        entry.stops.count(stop);
                         let Some(coroutine) = entry.slot(slot) else { continue };
-                        coroutine.slices += 1;
+                        coroutine.stops.count(stop);
                         coroutine.cycles += used;
-                        if coroutine.frame != frame || coroutine.slices == 1 {
+                        if coroutine.frame != frame || coroutine.stops.total() == 1 {
                             coroutine.frame = frame;
                             coroutine.frame_cycles = 0;
                         }
@@ -176,6 +185,9 @@ impl Collector {
         sample.coroutine = worst.map(|(_, coroutine)| coroutine);
         self.host_calls = costs.host_calls;
         self.messages = costs.messages;
+        for (full, row) in self.full_frames.iter_mut().zip(&costs.rows) {
+            *full += u64::from(row.idle.0 == 0);
+        }
         self.recorder.frame(&sample);
     }
 
@@ -192,6 +204,11 @@ impl Collector {
         });
         let scheduler = scheduler.collect();
         let (contexts, contexts_not_kept) = context_rows(world);
+        let mut summary =
+            summary::object(world, run, &Sources::default(), Unfinished::Interrupted, None);
+        for (lane, full) in summary.lanes.iter_mut().zip(&self.full_frames) {
+            lane.full_frames = Some(*full);
+        }
         let sessions = self
             .sessions
             .into_iter()
@@ -201,13 +218,7 @@ impl Collector {
         Ok(Report {
             format: FORMAT.to_owned(),
             version: VERSION,
-            summary: summary::object(
-                world,
-                run,
-                &Sources::default(),
-                Unfinished::Interrupted,
-                None,
-            ),
+            summary,
             model: ModelRow {
                 lanes: u64::from(world.spec().lanes),
                 policy: world.spec().policy.kind().name().to_owned(),
@@ -327,7 +338,7 @@ fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary
         used.slots
             .iter()
             .enumerate()
-            .filter(|(_, slot)| slot.slices > 0)
+            .filter(|(_, slot)| slot.stops.total() > 0)
             .map(|(slot, used)| row(slot as u32, used)),
     );
     let (coroutines, others) = most_costly(rows, |row| row.cycles);
@@ -357,7 +368,8 @@ fn session_costs(index: usize, used: SessionUse, world: &World, run: &RunSummary
     SessionCosts {
         name: summary.name.clone(),
         cycles: summary.cycles.0,
-        slices: used.slices,
+        slices: used.stops.total(),
+        stops: used.stops,
         spawned: summary.spawned,
         peak: u64::from(summary.peak),
         messages: summary.messages,

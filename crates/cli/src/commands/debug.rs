@@ -17,6 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use wavelock_debug::{CandidateRow, ContextRow, Debugger, Progress, Reply, Why, parse_coroutine};
+use wavelock_kernel::Ledger;
 use wavelock_replay::{Timeline, TimelineError};
 
 /// What `why --json` prints.
@@ -28,6 +29,7 @@ struct WhyObject<'a> {
     frame: u64,
     step: u64,
     state: Option<&'a str>,
+    ledger: Option<LedgerObject>,
     lane: Option<u16>,
     next_lane: Option<u16>,
     rule: &'a str,
@@ -41,6 +43,20 @@ struct WhyObject<'a> {
     next_wake: Option<&'a str>,
     context: Option<ContextObject<'a>>,
     lately: &'a [String],
+}
+
+/// The ledger of a coroutine.
+#[derive(Serialize)]
+struct LedgerObject {
+    cycles: u64,
+    wait_cycles: u64,
+    longest_wait_cycles: u64,
+    switches: u64,
+    preemptions: u32,
+    waits: u64,
+    sleeps: u32,
+    moves: u32,
+    steals: u32,
 }
 
 #[derive(Serialize)]
@@ -151,6 +167,7 @@ fn object(why: &Why) -> WhyObject<'_> {
         frame: why.position.frame,
         step: why.position.step,
         state: why.state.as_deref(),
+        ledger: why.ledger.as_ref().map(ledger_object),
         lane: why.lane,
         next_lane: why.next_lane,
         rule: &why.rule,
@@ -179,6 +196,20 @@ fn object(why: &Why) -> WhyObject<'_> {
         next_wake: why.next_wake.as_deref(),
         context: why.context.as_ref().map(context_object),
         lately: &why.lately,
+    }
+}
+
+fn ledger_object(ledger: &Ledger) -> LedgerObject {
+    LedgerObject {
+        cycles: ledger.runtime.0,
+        wait_cycles: ledger.wait_total.0,
+        longest_wait_cycles: ledger.wait_longest.0,
+        switches: ledger.switches,
+        preemptions: ledger.preemptions,
+        waits: ledger.blocks.iter().map(|&count| u64::from(count)).sum(),
+        sleeps: ledger.sleeps,
+        moves: ledger.migrations,
+        steals: ledger.steals,
     }
 }
 

@@ -180,6 +180,8 @@ impl Driven<'_> {
         if json {
             let mut object =
                 summary::object(world, &run, &sources, ending.unfinished(), Some(telemetry));
+            let trace = recording.record.as_deref().and_then(|path| std::fs::metadata(path).ok());
+            object.trace_bytes = trace.map(|file| file.len());
             streams.guests.add_heads(&mut object.sessions);
             emit_json(&object)?;
         } else {

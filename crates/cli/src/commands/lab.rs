@@ -1,8 +1,8 @@
 //! `wavelock lab`: compares one workload under every policy.
 
 use super::files::writable;
-use super::machine::describe;
-use super::{emit, emit_json};
+use super::machine::{Described, describe};
+use super::{emit, emit_json, shares};
 use crate::arguments::LabArguments;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use wavelock_abi::Cycles;
+use wavelock_kernel::Policy;
 use wavelock_lab::{CompareError, PolicyRow, compare, picture};
 
 /// What `lab --json` prints.
@@ -62,32 +63,12 @@ struct StopsObject {
 }
 
 pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
+    if let Some(session) = &arguments.share {
+        return shares::shares(arguments, session);
+    }
     let described = describe(&arguments.machine)?;
     arguments.output.as_deref().map_or(Ok(()), writable)?;
-    let spec = &described.machine.spec;
-    let quantum = Some(spec.policy.quantum())
-        .filter(|&quantum| quantum != Cycles::MAX)
-        .unwrap_or(Cycles(10_000));
-    if spec.max_frames.is_none() {
-        let _ = writeln!(
-            anstream::stderr(),
-            "warning: this machine has no limit of frames, so `lab` cannot end it under a policy that does not: --frames N ends each run"
-        );
-    }
-    let policies = described.policies(quantum);
-    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(policies.len() as u64));
-    let rows = compare(spec, &described.machine.inputs, &policies, &mut |done| {
-        if let Some(bar) = &bar {
-            bar.set_position(done as u64);
-        }
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    let rows = rows.map_err(|error| match error {
-        CompareError::Load(_, error) => described.refuse(&error),
-        error => Failure::new(Exit::Host, error.to_string()),
-    })?;
+    let rows = measure(&described, &described.policies(quantum(&described)))?;
     if let Some(path) = &arguments.output {
         let title = format!("{}: policies side by side", arguments.machine.file.display());
         std::fs::write(path, picture(&title, &rows))
@@ -99,6 +80,39 @@ pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
         emit(&print(&rows))?;
     }
     Ok(Exit::Done)
+}
+
+/// The quantum of the machine, or the default if its policy has none.
+pub(super) fn quantum(described: &Described) -> Cycles {
+    let quantum = described.machine.spec.policy.quantum();
+    if quantum == Cycles::MAX { Cycles(10_000) } else { quantum }
+}
+
+/// Runs a machine under each policy, with a progress bar on a terminal.
+pub(super) fn measure(
+    described: &Described,
+    policies: &[(String, Policy)],
+) -> Result<Vec<PolicyRow>, Failure> {
+    let spec = &described.machine.spec;
+    if spec.max_frames.is_none() {
+        let _ = writeln!(
+            anstream::stderr(),
+            "warning: this machine has no limit of frames, so `lab` cannot end it under a policy that does not: --frames N ends each run"
+        );
+    }
+    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(policies.len() as u64));
+    let rows = compare(spec, &described.machine.inputs, policies, &mut |done| {
+        if let Some(bar) = &bar {
+            bar.set_position(done as u64);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    rows.map_err(|error| match error {
+        CompareError::Load(_, error) => described.refuse(&error),
+        error => Failure::new(Exit::Host, error.to_string()),
+    })
 }
 
 fn object(row: &PolicyRow) -> PolicyObject {

@@ -22,6 +22,7 @@ fn row(lane: &LaneSummary) -> LaneRow {
         idle: lane.idle.0,
         counters: counters.collect(),
         wakes: sources.map(|(source, count)| (source.name().to_owned(), count)).collect(),
+        full_frames: None,
     }
 }
 
@@ -50,6 +51,7 @@ pub(crate) fn table(rows: &[LaneRow]) -> Table {
     line("charged cycles".to_owned(), &|row| Some(row.charged));
     line("overhead cycles".to_owned(), &|row| Some(row.overhead));
     line("idle cycles".to_owned(), &|row| Some(row.idle));
+    line("full frames".to_owned(), &|row| row.full_frames);
     for counter in Counter::ALL {
         line(counter.name().to_owned(), &|row| row.counters.get(counter.name()).copied());
     }

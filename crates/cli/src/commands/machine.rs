@@ -18,6 +18,7 @@ use crate::manifest::{
 };
 use std::path::Path;
 use wavelock_abi::{Cycles, SessionId};
+use wavelock_kernel::Sharing;
 use wavelock_replay::RecordedMachine;
 use wavelock_system::{LoadError, Loaded, MachineSpec, World};
 
@@ -47,17 +48,23 @@ impl Described {
     /// Every policy by name, with this quantum. A policy that does not allow the quantum is left
     /// out.
     pub(super) fn policies(&self, quantum: Cycles) -> Vec<(String, wavelock_kernel::Policy)> {
+        let share = self.read.manifest.machine.share;
+        let made =
+            |policy: Policy| Some((policy.name().to_owned(), self.made(policy, share, quantum)?));
+        Policy::ALL.iter().copied().filter_map(made).collect()
+    }
+
+    /// A policy with this quantum, if it allows it; `share` is for `fair`.
+    pub(super) fn made(
+        &self,
+        policy: Policy,
+        share: Sharing,
+        quantum: Cycles,
+    ) -> Option<wavelock_kernel::Policy> {
         let spec = &self.machine.spec;
         let gap =
             spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);
-        let share = self.read.manifest.machine.share;
-        let made = |policy: Policy| {
-            Some((
-                policy.name().to_owned(),
-                policy_of(policy, share, quantum, gap, spec.frame_cycles).ok()?,
-            ))
-        };
-        Policy::ALL.iter().copied().filter_map(made).collect()
+        policy_of(policy, share, quantum, gap, spec.frame_cycles).ok()
     }
 
     /// An error of `system`, at the line of the manifest it is about.

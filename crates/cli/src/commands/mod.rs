@@ -25,6 +25,7 @@ mod output;
 mod replay;
 mod report;
 mod run;
+mod shares;
 mod snapshot;
 mod soak;
 mod sources;

@@ -23,7 +23,7 @@ use wavelock_replay::{
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError, read_frames};
 use wavelock_view::{Names, describe, first_different_byte};
-use wavelock_waves::{EnvelopeDiff, OrderClass, RunView, SessionView};
+use wavelock_waves::{EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
 
 /// The verdict for a truncated trace, in `--json`.
 const TRUNCATED: &str = "equal as far as it goes";
@@ -344,6 +344,28 @@ fn outputs(path: &Path) -> Result<Option<(Vec<String>, Outputs)>, Failure> {
     Ok(Some((names, outputs)))
 }
 
+/// How two runs compare, in words.
+const fn order_text(order: OrderClass) -> &'static str {
+    match order {
+        OrderClass::Exact => "the same trace",
+        OrderClass::SessionNormalizedPermutation => {
+            "every session did the same, in another interleaving"
+        }
+        OrderClass::EnvelopeBounded => {
+            "sessions differ in what they sent, output or how they ended"
+        }
+    }
+}
+
+/// How the ends of two runs compare, in words.
+const fn ends_text(failures: FailureClass) -> &'static str {
+    match failures {
+        FailureClass::Exact => "all ended alike",
+        FailureClass::Sessions => "the runs ended alike, but not every session",
+        FailureClass::Different => "the runs ended differently",
+    }
+}
+
 pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
     let found = EnvelopeDiff::between(&view(&arguments.first)?, &view(&arguments.second)?);
     let apart = match found.order {
@@ -372,8 +394,9 @@ pub(super) fn diff(arguments: &DiffArguments) -> Result<Exit, Failure> {
     } else {
         let width = plural(found.width_bound, "group");
         let mut text = format!(
-            "order {:?}, effects {:?}, failures {:?}; at most {width} at once\n",
-            found.order, found.effects, found.failures
+            "{}; {}; at most {width} at once\n",
+            order_text(found.order),
+            ends_text(found.failures)
         );
         if let Some(first) = &found.first {
             text.push_str(&format!(

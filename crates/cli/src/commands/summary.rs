@@ -79,6 +79,7 @@ pub(super) fn object(
             .collect(),
         lanes: super::lanes::rows(world),
         services: services(run),
+        trace_bytes: None,
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
     }
@@ -233,11 +234,18 @@ fn fault_object(world: &World, session: usize, fault: &FaultRecord, sources: &So
     };
     let lost = stack.and_then(|stack| stack.lost_stack);
     let reason = match lost.filter(|_| fault.code == FaultCode::MemoryOutOfBounds) {
-        Some(LostStack { pointer, memory_bytes }) => format!(
-            "{reason}; its stack pointer is {pointer:#x}, outside its memory of {} bytes: it was \
-             spawned without a stack of its own. Give `spawn_stack` the end of an array",
-            grouped(memory_bytes)
-        ),
+        Some(LostStack { pointer, memory_bytes }) => {
+            // `spawn` starts the pointer at 0, and a stack grows down from there.
+            let why = match pointer > u32::MAX / 2 {
+                true => "spawned without a stack of its own",
+                false => "given a stack that ends outside it",
+            };
+            format!(
+                "{reason}; its stack pointer is {pointer:#x}, outside its memory of {} bytes: it \
+                 was {why}. Give `spawn_stack` the end of an array",
+                grouped(memory_bytes)
+            )
+        }
         None => reason,
     };
     let frames = stack.map_or(&[][..], |stack| &stack.frames);

@@ -10,6 +10,7 @@ use super::inversions::InversionRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wavelock_trace::StopCode;
 
 /// The first field of a report file.
 pub const FORMAT: &str = "wavelock-report";
@@ -367,6 +368,9 @@ pub struct Summary {
     /// Counted sessions together: the instances of one `[[session]]` with `count`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub services: Vec<ServiceRow>,
+    /// Bytes of the trace, in `--json` of a run that recorded one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace_bytes: Option<u64>,
     /// The deadlock that ended the run, if one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deadlock: Option<DeadlockRow>,
@@ -388,6 +392,9 @@ pub struct LaneRow {
     pub counters: BTreeMap<String, u64>,
     /// Its wakes by source.
     pub wakes: BTreeMap<String, u64>,
+    /// In a report: its frames without idle time, in which there was more work than it could do.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub full_frames: Option<u64>,
 }
 
 /// The instances of a counted session together.
@@ -440,6 +447,42 @@ pub struct Others {
     pub cycles: u64,
 }
 
+macro_rules! stops {
+    ($($field:ident $text:literal $doc:literal: $($code:ident)|*;)*) => {
+        /// How slices ended, counted. The sum is the number of slices.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        pub struct Stops {
+            $(#[doc = $doc] pub $field: u64,)*
+        }
+
+        impl Stops {
+            /// Name, meaning and stop codes of each count, in table order.
+            pub const TABLE: &'static [(&'static str, &'static str, &'static [StopCode])] =
+                &[$(($text, $doc, &[$(StopCode::$code),*])),*];
+
+            /// Counts one slice.
+            pub(crate) const fn count(&mut self, stop: StopCode) {
+                match stop { $($(StopCode::$code)|* => self.$field += 1,)* }
+            }
+
+            /// The number of slices.
+            #[must_use]
+            pub const fn total(&self) -> u64 {
+                0 $(+ self.$field)*
+            }
+        }
+    };
+}
+
+stops! {
+    yielded "yielded" "gave up the lane by a yield": Yielded;
+    preempted "preempted" "lost the lane at a safepoint": EndOfQuantum | EndOfRefill | EndOfCap | Release;
+    blocked "blocked" "began to wait": WaitSend | WaitReceive | WaitSelect | WaitJoin | WaitInput | WaitLane | WaitReply | WaitPark | WaitSession;
+    slept "slept" "went to sleep": Slept;
+    cut "cut" "ended with the wave or the frame": EndOfFrame | EndOfWave;
+    ended "ended" "ended the coroutine": Finished | Faulted | SessionExit;
+}
+
 /// One coroutine.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CoroutineRow {
@@ -451,6 +494,9 @@ pub struct CoroutineRow {
     pub cycles: u64,
     /// Slices it ran.
     pub slices: u64,
+    /// How they ended.
+    #[serde(default)]
+    pub stops: Stops,
 }
 
 /// One function.
@@ -473,6 +519,9 @@ pub struct SessionCosts {
     pub cycles: u64,
     /// Slices its coroutines ran.
     pub slices: u64,
+    /// How they ended: the sum over its coroutines.
+    #[serde(default)]
+    pub stops: Stops,
     /// Coroutines it spawned, its first included.
     pub spawned: u64,
     /// Maximum alive at once.

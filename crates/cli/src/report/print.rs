@@ -200,6 +200,10 @@ fn coroutines(report: &Report, top: usize) -> Table {
         ("cycles", Align::Right),
         ("share", Align::Right),
         ("slices", Align::Right),
+        ("yielded", Align::Right),
+        ("preempted", Align::Right),
+        ("blocked", Align::Right),
+        ("slept", Align::Right),
     ]);
     let charged = report.summary.cycles.charged;
     let mut rows: Vec<_> = report
@@ -216,6 +220,10 @@ fn coroutines(report: &Report, top: usize) -> Table {
             grouped(row.cycles),
             share(row.cycles, charged),
             grouped(row.slices),
+            grouped(row.stops.yielded),
+            grouped(row.stops.preempted),
+            grouped(row.stops.blocked),
+            grouped(row.stops.slept),
         ]);
     }
     let unlisted: u64 = report.sessions.iter().map(|session| session.other_coroutines.count).sum();
@@ -223,13 +231,10 @@ fn coroutines(report: &Report, top: usize) -> Table {
     if others > 0 {
         let cycles: u64 = rows.iter().skip(top).map(|(_, row)| row.cycles).sum::<u64>()
             + report.sessions.iter().map(|session| session.other_coroutines.cycles).sum::<u64>();
-        table.row(vec![
-            plural(others, "other"),
-            String::new(),
-            grouped(cycles),
-            share(cycles, charged),
-            String::new(),
-        ]);
+        let mut row =
+            vec![plural(others, "other"), String::new(), grouped(cycles), share(cycles, charged)];
+        row.resize(9, String::new());
+        table.row(row);
     }
     table
 }

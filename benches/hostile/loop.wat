@@ -1,0 +1,3 @@
+;; One coroutine that never stops by itself.
+(module
+  (func (export "_start") (loop $forever (br $forever))))
