@@ -665,7 +665,7 @@ impl World {
                 Stopped::Requeued => "requeued",
                 Stopped::Kept => "kept",
                 Stopped::Waiting => "waiting",
-                Stopped::Held => "held",
+                Stopped::Throttled => "held",
                 Stopped::Ended => "ended",
             };
             self.said(format_args!("T {lane} {used} {code} {argument}"), answer.into());

@@ -107,7 +107,7 @@ fn budgets_are_counters_as_perfettos_own_schema_says() {
 }
 
 #[test]
-fn exports_are_as_perfettos_own_schema_says() {
+fn exports_match_perfettos_own_schema() {
     let schema = Schema::load().expect("the schema is a dependency");
     let mut counts = Counts::default();
     for seed in 0..25 {
@@ -127,7 +127,7 @@ fn packet(inside: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_schema_does_not_say_is_refused() {
+fn fields_that_the_schema_does_not_have_are_refused() {
     let schema = Schema::load().expect("the schema is a dependency");
     let refusal =
         |bytes: &[u8]| check(&schema, bytes, &mut Counts::default()).expect_err("a planted fault");

@@ -2,9 +2,9 @@
 //! alone can accept it.
 //!
 //! In reading order:
-//! - [`Certificate`]: per group a [`Claim`] with its lanes, its sets of sessions and channels (sent
-//!   when they changed, by version otherwise), the digest of its ready set, and in waves of picks
-//!   the picks;
+//! - [`Certificate`]: per group a [`Claim`] with its lanes, its sets of sessions and channels (only
+//!   their version if they have not changed since the last certificate), the digest of its ready
+//!   set, and the picks if the wave's span is a number of picks;
 //! - [`Facts`]: what the machine itself reports about its lanes, groups and sessions;
 //! - [`Checker`]: compares both and returns a [`CheckedWave`], or a [`Refusal`] with a code, the
 //!   parties and the numbers.

@@ -217,7 +217,7 @@ fn why_explains_throttled_demoted_replenished_missed_and_denied() {
     let throttled = why(&folder, "greedy", "12");
     assert_eq!(
         (throttled["verdict"].as_str(), throttled["context"]["phase"].as_str()),
-        (Some("held"), Some("throttled")),
+        (Some("throttled"), Some("throttled")),
         "{throttled}"
     );
     assert!(

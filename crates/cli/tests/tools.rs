@@ -387,7 +387,7 @@ fn debug_takes_a_machine_and_refuses_malformed_commands() {
 }
 
 #[test]
-fn the_last_instruction_of_a_slice_leaves_what_the_step_leaves() {
+fn the_last_instruction_of_a_slice_leaves_the_state_of_the_step() {
     let folder = folder("instructions");
     let sessions = ["printer", "strip0", "strip1", "strip2", "strip3"];
     let look: String =

@@ -70,7 +70,7 @@ fn facts(mut run: serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn a_stopped_machine_goes_on_as_if_it_had_not_been() {
+fn a_resumed_machine_equals_one_that_never_stopped() {
     let folder = Folder::new("resume");
     let saved = folder.file("saved");
     let mut stopped = 0;

@@ -30,7 +30,7 @@ pub enum Verdict {
     /// It is blocked.
     Waits,
     /// It is throttled.
-    Held,
+    Throttled,
     /// It does not exist.
     Absent,
     /// The run has ended.
@@ -46,7 +46,7 @@ impl Verdict {
             Self::NotItsTurn => "not its turn",
             Self::Sleeps => "sleeps",
             Self::Waits => "waits",
-            Self::Held => "held",
+            Self::Throttled => "throttled",
             Self::Absent => "absent",
             Self::Over => "over",
         }
@@ -215,7 +215,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         .filter(|context| context.lent_to.is_none())
         .and_then(ContextRow::sentence)
     {
-        why.answer = if why.verdict == Verdict::Held {
+        why.answer = if why.verdict == Verdict::Throttled {
             sentence
         } else {
             format!("{}; {sentence}", why.answer)
@@ -273,7 +273,7 @@ fn verdict(
         }
         Some(State::Throttled { .. }) => {
             let by_cap = spent_cap(world, look).map(|cap| words::throttled_by_cap(&cap));
-            (Verdict::Held, by_cap.unwrap_or_else(|| "it is runnable, but throttled".into()))
+            (Verdict::Throttled, by_cap.unwrap_or_else(|| "it is runnable, but throttled".into()))
         }
         Some(State::Finished | State::Faulted | State::Canceled) => {
             (Verdict::Absent, "it has ended".into())

@@ -6,13 +6,18 @@
 //! serve and use every operation on contexts. Another sixteenth has actors (`waits.wat`) that park,
 //! unpark and wait for sessions. In another sixteenth of the machines, and in some of
 //! those with contexts, sessions have caps. Lanes, policy, wave length, wiring, splitting, stealing
-//! and balancing are random too. Parity tests, soaks and fuzzers run these machines.
+//! and balancing are random too. [`live`] makes the same machines live, with control inputs. Parity
+//! tests, soaks and fuzzers run these machines.
 //!
 //! ```
 //! let machine = wavelock_generate::machine(7);
 //! assert_eq!(machine.identity(), wavelock_generate::machine(7).identity());
 //! ```
 #![forbid(unsafe_code)]
+
+mod live;
+
+pub use live::{LiveCase, live};
 
 use std::sync::{Arc, OnceLock};
 use wavelock_abi::{

@@ -21,6 +21,8 @@
 //!
 //! Elsewhere: how a budget is divided among lanes (`system`).
 
+mod change;
+
 use crate::check::{Violation, holds};
 use crate::lane::{Lane, Next};
 use crate::queue::Entrance;
@@ -231,7 +233,7 @@ impl Lane {
     /// The first frame in which a held coroutine can run because a cap is refilled.
     #[must_use]
     pub fn next_cap_refill(&self) -> Option<Frame> {
-        if self.counts.held == 0 {
+        if self.counts.throttled == 0 {
             return None;
         }
         let spent = self.caps.accounts.iter().filter(|account| account.is_spent);
@@ -342,8 +344,8 @@ impl Lane {
             let hot = self.slab.hot_mut(at);
             if hot.held.contains(HoldReason::Cap) {
                 hot.held = hot.held.without(HoldReason::Cap);
-                if hot.held.is_empty() && hot.place == Place::Held {
-                    self.counts.held -= 1;
+                if hot.held.is_empty() && hot.place == Place::Throttled {
+                    self.counts.throttled -= 1;
                     let _ = self.enqueue(at, Entrance::Return);
                 }
             }

@@ -5,8 +5,8 @@
 //!    is in none but the free list.
 //! 2. Order: the list of a class is in ascending arrival and holds only its class; the bitmaps say
 //!    which classes and wheel lists are occupied; a sleeper is where the wheel would look for it.
-//! 3. Counts: ready, sleeping, blocked, held, ended and live agree with the records; arrivals are
-//!    unique and below the next.
+//! 3. Counts: ready, sleeping, blocked, throttled, ended and live agree with the records; arrivals
+//!    are unique and below the next.
 //! 4. Digest: the sum over the queued records and the current one.
 //! 5. Current: the slot of the current coroutine is the one running record; a slice is open only
 //!    with one.
@@ -128,13 +128,13 @@ impl Lane {
                 queued += 1;
             }
         }
-        let Counts { blocked, held, ended } = self.counts;
+        let Counts { blocked, throttled, ended } = self.counts;
         let running = u32::from(self.current != NIL);
         equal(
-            "live = ready + running + sleeping + blocked + held + ended",
+            "live = ready + running + sleeping + blocked + throttled + ended",
             0,
             u64::from(self.slab.live()),
-            [blocked, held, ended, self.sleepers.count(), running, queued]
+            [blocked, throttled, ended, self.sleepers.count(), running, queued]
                 .iter()
                 .map(|&count| u64::from(count))
                 .sum::<u64>(),
@@ -150,7 +150,7 @@ impl Lane {
 
     /// Compares what the records say with what the queues held, and recounts everything.
     fn check_places(&self, seen: &[(u32, Place)]) -> Result<(), Violation> {
-        let (mut blocked, mut held, mut ended, mut running, mut live, mut digest) =
+        let (mut blocked, mut throttled, mut ended, mut running, mut live, mut digest) =
             (0u64, 0u64, 0u64, 0u64, 0u64, 0u64);
         let mut arrivals = Vec::new();
         for slot in 0..self.slab.used() {
@@ -180,9 +180,9 @@ impl Lane {
             }
             match hot.place {
                 Place::Blocked => blocked += 1,
-                Place::Held => {
-                    held += 1;
-                    holds("a held record has a reason", slot, !hot.held.is_empty())?;
+                Place::Throttled => {
+                    throttled += 1;
+                    holds("a throttled record has a reason", slot, !hot.held.is_empty())?;
                 }
                 Place::Running => {
                     running += 1;
@@ -199,7 +199,7 @@ impl Lane {
         arrivals.sort_unstable();
         holds("arrivals are unique", 0, arrivals.windows(2).all(|pair| pair[0] != pair[1]))?;
         equal("the blocked count", 0, self.counts.blocked, blocked)?;
-        equal("the held count", 0, self.counts.held, held)?;
+        equal("the throttled count", 0, self.counts.throttled, throttled)?;
         equal("the ended count", 0, self.counts.ended, ended)?;
         equal("the live count", 0, self.slab.live(), live)?;
         equal("one current coroutine at most", 0, running, self.current != NIL)?;
@@ -327,7 +327,7 @@ impl Lane {
             ContextPhase::Ready => hot.place == Place::ReadyTier,
             ContextPhase::Current => hot.place == Place::Running,
             ContextPhase::Throttled => {
-                hot.place == Place::Held && hot.held.contains(HoldReason::Throttled)
+                hot.place == Place::Throttled && hot.held.contains(HoldReason::Context)
             }
             ContextPhase::Demoted => hot.place != Place::ReadyTier,
         };
@@ -388,8 +388,8 @@ mod tests {
     use crate::types::{BlockReason, HoldReason, Outcome, Span, Spawn, Tag};
     use wavelock_abi::{Cycles, Frame, LaneId, SCHEDULER_COSTS_V1};
 
-    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 held, 4 current, 5
-    /// to 7 ready.
+    /// A lane with a coroutine in every state: 0 blocked, 1 asleep, 2 ended, 3 throttled,
+    /// 4 current, 5 to 7 ready.
     fn busy_lane() -> Lane {
         let policy = Policy::Priority { rule: PriorityRule::FixedMap, quantum: Cycles(1_000) };
         let settings = LaneSettings {
@@ -424,7 +424,7 @@ mod tests {
     fn every_planted_fault_is_found() {
         let damages: [(&str, Damage); 21] = [
             ("blocked count", |lane| lane.counts.blocked += 1),
-            ("held count", |lane| lane.counts.held -= 1),
+            ("throttled count", |lane| lane.counts.throttled -= 1),
             ("ended count", |lane| lane.counts.ended += 1),
             ("digest", |lane| lane.digest ^= 1),
             ("a stale cache", |lane| lane.settings.policy = Policy::Cooperative),
@@ -444,7 +444,7 @@ mod tests {
             ("a list out of order", |lane| {
                 lane.slab.hot_mut(7).arrival = lane.slab.hot(5).arrival - 1
             }),
-            ("a held record without reason", |lane| {
+            ("a throttled record without reason", |lane| {
                 lane.slab.hot_mut(3).held = crate::types::HoldReasons::NONE
             }),
             ("a sleeper of the past", |lane| lane.frame = Frame(5)),

@@ -318,13 +318,13 @@ impl Lane {
         self.refresh();
     }
 
-    /// Writes one record. Queues come later: a ready or sleeping record is `Held` until then.
+    /// Writes one record. Queues come later: a ready or sleeping record is `Throttled` until then.
     fn restore_record(&mut self, record: &RecordState) {
         let (place, reason, since) = match record.state {
             State::Ready | State::Throttled { .. } => {
-                (Place::Held, BlockReason::ChannelReceive, record.since)
+                (Place::Throttled, BlockReason::ChannelReceive, record.since)
             }
-            State::Sleeping { until } => (Place::Held, BlockReason::ChannelReceive, until.0),
+            State::Sleeping { until } => (Place::Throttled, BlockReason::ChannelReceive, until.0),
             State::Running => (Place::Running, BlockReason::ChannelReceive, 0),
             State::Blocked { reason } => (Place::Blocked, reason, record.since),
             State::Finished => (Place::Finished, BlockReason::ChannelReceive, 0),
@@ -341,7 +341,7 @@ impl Lane {
         self.slab.set_ledger(slot, &record.ledger);
         match record.state {
             State::Blocked { .. } => self.counts.blocked += 1,
-            State::Throttled { .. } => self.counts.held += 1,
+            State::Throttled { .. } => self.counts.throttled += 1,
             State::Finished | State::Faulted | State::Canceled => self.counts.ended += 1,
             State::Ready | State::Running | State::Sleeping { .. } => {}
         }

@@ -144,7 +144,7 @@ pub struct Population {
     pub sleeping: u32,
     /// Blocked.
     pub blocked: u32,
-    /// Held.
+    /// Throttled.
     pub throttled: u32,
     /// Ended and not reaped.
     pub ended: u32,
@@ -165,7 +165,7 @@ pub(crate) enum Inheritance {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) blocked: u32,
-    pub(crate) held: u32,
+    pub(crate) throttled: u32,
     pub(crate) ended: u32,
 }
 
@@ -447,13 +447,13 @@ impl Lane {
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics
     /// 25).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bound(&self) -> (Cycles, BoundReason) {
         let bound = if self.tier.is_some() { self.bound_in_tier() } else { self.bound_by_policy() };
         if self.caps.is_empty() { bound } else { self.bound_by_cap(bound) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn bound_by_policy(&self) -> (Cycles, BoundReason) {
         let Cache { end, end_reason, .. } = self.cache;
         let (left, quantum) = (end.saturating_sub(self.clock), self.quantum_left);
@@ -490,7 +490,7 @@ impl Lane {
     }
 
     /// The cycles that the open slice may use in all. Overhead booked in it makes them fewer.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn slice_bound(&self) -> Cycles {
         debug_assert!(self.in_slice);
@@ -596,7 +596,7 @@ impl Lane {
         self.vacate();
         self.leave_runnable(slot);
         self.hold_back(slot);
-        Stopped::Held
+        Stopped::Throttled
     }
 
     /// The current coroutine leaves the lane: the one it preferred inherits what is left of its
@@ -691,7 +691,7 @@ impl Lane {
                 State::Sleeping { until: Frame(hot.since) }
             }
             Place::Blocked => State::Blocked { reason: hot.reason },
-            Place::Held => State::Throttled { held: hot.held },
+            Place::Throttled => State::Throttled { held: hot.held },
             Place::Finished => State::Finished,
             Place::Faulted => State::Faulted,
             Place::Canceled => State::Canceled,

@@ -1,28 +1,36 @@
 //! The scheduler: lanes, policies, sleepers and ledger as a state machine without clock, threads,
 //! bytecode or names.
 //!
-//! Sans-IO: time and events come in as arguments, decisions go out as `#[must_use]` values. A
-//! [`Lane`] is self-contained, so that a worker can own it for a wave.
+//! It does no I/O: time and events come in as arguments, decisions go out as `#[must_use]` values.
+//! A [`Lane`] is self-contained, so that a worker can own it for a wave. (Lane, wave, frame, slice:
+//! ARCHITECTURE.md.)
 //!
-//! In the order of use: [`Lane::reserve`] room, [`Lane::spawn`] a [`Spawn`], then
-//! for each frame [`Lane::begin_frame`]; for each wave [`Lane::begin_wave`], and until
-//! [`Next::Over`] or [`Next::Idle`]: [`Lane::dispatch`] gives a [`Running`] token with a bound in
-//! cycles, the caller runs the coroutine, and [`Lane::stop`] takes the token back with what was
-//! used and the [`Outcome`]. In between (also inside a slice) [`Lane::wake`], [`Lane::hold`],
-//! [`Lane::release`], [`Lane::cancel`], [`Lane::prefer`], [`Lane::reap`], [`Lane::end_session`].
-//! [`Lane::align`] closes a wave, [`Lane::end_frame`] a frame and gives its [`FrameRow`].
+//! How a lane is used:
 //!
-//! Between lanes: effects go through an [`Outbox`] and are applied by [`exchange`] at the wave's
-//! end; sessions move by [`find_steal`] and [`Lane::move_session`]; a stall
-//! ([`Population::is_stalled`]) is named by [`find_deadlock`]. [`Lane::explain`] explains the next
-//! pick, [`Lane::set_deviations`] replaces picks of the policy, [`Lane::export`] copies a lane to
-//! plain data and [`Lane::rebuild`] makes a lane from it, [`Lane::counters`] returns counters.
-//! Bounds and details are in docs/scheduler.md.
+//! 1. [`Lane::reserve`] makes room; [`Lane::spawn`] adds a coroutine, described by a [`Spawn`].
+//! 2. [`Lane::begin_frame`] wakes sleepers, [`Lane::begin_wave`] sets how far the wave goes.
+//! 3. [`Lane::dispatch`] picks a coroutine. [`Next::Run`] has a [`Running`] token with a bound in
+//!    cycles. The caller runs the coroutine, and gives the token to [`Lane::stop`] with the cycles
+//!    used and the [`Outcome`]. [`Lane::switch`] does a stop and the next dispatch at once.
+//! 4. Between slices and inside them: [`Lane::wake`], [`Lane::hold`] and [`Lane::release`],
+//!    [`Lane::cancel`], [`Lane::prefer`] (direct handoff). [`Lane::reap`] frees the record of a
+//!    coroutine that ended, [`Lane::end_session`] ends all of a session.
+//! 5. When a dispatch returns [`Next::Over`] or [`Next::Idle`], the lane's wave has ended.
+//!    [`Lane::align`] moves its clock to that of the latest lane. [`Lane::end_frame`] closes the
+//!    frame and returns its [`FrameRow`].
 //!
-//! Laws kept here: every coroutine is in exactly one place; clock = charged + overhead + idle; a
-//! decision is a function of the model alone; nothing allocates after a reservation.
-//! [`Lane::check`] verifies the first two,
-//! `tests/no_allocation.rs` the last.
+//! Between lanes: an effect on another lane is posted to an [`Outbox`], and [`exchange`] applies it
+//! at the wave's end. [`find_steal`] chooses a session for an idle lane, [`Lane::move_session`]
+//! moves it. When no lane can continue ([`Population::is_stalled`]), [`find_deadlock`] returns who
+//! waits for whom.
+//!
+//! Inspection: [`Lane::explain`] explains the next pick, [`Lane::counters`] counts,
+//! [`Lane::export`] copies a lane to plain data, from which [`Lane::rebuild`] makes a lane.
+//! [`Lane::set_deviations`] replaces picks of the policy. Bounds and details: docs/scheduler.md.
+//!
+//! Laws: every coroutine is in exactly one state, and in the queue of that state alone; clock =
+//! charged + overhead + idle; a decision is a function of the model alone; nothing allocates after
+//! a reservation. [`Lane::check`] verifies the first two, `tests/no_allocation.rs` the last.
 //!
 //! ```
 //! use wavelock_abi::{Cycles, LaneId, SCHEDULER_COSTS_V1};

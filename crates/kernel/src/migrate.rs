@@ -154,7 +154,7 @@ impl Lane {
         let Some(tier) = &self.tier else { return Ok(()) };
         let is_tied = tier.held_by(slot) != NIL
             || tier.lent_by(slot) != NIL
-            || self.slab.hot(slot).held.contains(HoldReason::Throttled);
+            || self.slab.hot(slot).held.contains(HoldReason::Context);
         if is_tied {
             Err(Refusal::HoldsContext { reference: self.slab.reference(slot) })
         } else {
@@ -214,7 +214,7 @@ impl Lane {
                 self.sleep_until(slot, Frame(hot.since))
             }
             Place::Blocked => self.counts.blocked += 1,
-            Place::Held => self.counts.held += 1,
+            Place::Throttled => self.counts.throttled += 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.counts.ended += 1,
             Place::Running | Place::ReadyTier | Place::Free => {
                 unreachable!("a migrant is neither running, in the tier nor free")

@@ -50,7 +50,7 @@ impl Entrance {
 }
 
 impl Lane {
-    /// Queues a coroutine at the tail with the next arrival, or holds it back if it is held.
+    /// Queues a coroutine at the tail with the next arrival, or throttles it if it is held.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         let (arrival, picks_at) = (self.arrivals, self.picks());
@@ -59,7 +59,7 @@ impl Lane {
         let hot = &mut records[slot as usize];
         (hot.arrival, hot.picks_at) = (arrival, picks_at);
         if !hot.held.is_empty() {
-            return self.arrive_held(slot, entrance);
+            return self.arrive_throttled(slot, entrance);
         }
         if self.fair.is_some() || self.tier.is_some() {
             return self.enqueue(slot, entrance);
@@ -74,7 +74,7 @@ impl Lane {
     }
 
     #[cold]
-    fn arrive_held(&mut self, slot: u32, entrance: Entrance) -> Stopped {
+    fn arrive_throttled(&mut self, slot: u32, entrance: Entrance) -> Stopped {
         if !entrance.begins() {
             self.leave_runnable(slot);
             // A yield gives up the rest of a request, held or not.
@@ -83,7 +83,7 @@ impl Lane {
             }
         }
         self.hold_back(slot);
-        Stopped::Held
+        Stopped::Throttled
     }
 
     /// Holds back a coroutine that has left the runnable set. It keeps its arrival.
@@ -91,8 +91,8 @@ impl Lane {
         if let Some(fair) = &mut self.fair {
             fair.leave(slot, Leave::Move);
         }
-        self.slab.hot_mut(slot).place = Place::Held;
-        self.counts.held += 1;
+        self.slab.hot_mut(slot).place = Place::Throttled;
+        self.counts.throttled += 1;
     }
 
     /// Queues a coroutine at the arrival it carries.
@@ -149,9 +149,9 @@ impl Lane {
     /// How many coroutines are queued: those that are in no other place.
     #[inline]
     pub(crate) fn ready_count(&self) -> u32 {
-        let Counts { blocked, held, ended } = self.counts;
+        let Counts { blocked, throttled, ended } = self.counts;
         let running = u32::from(self.current != NIL);
-        self.slab.live() - (blocked + held + ended + self.sleepers.count() + running)
+        self.slab.live() - (blocked + throttled + ended + self.sleepers.count() + running)
     }
 
     /// Chooses the next coroutine and sets its quantum; [`NIL`] when none is ready. Under `Fair`

@@ -120,7 +120,7 @@ impl Lane {
             running: u32::from(self.current != NIL),
             sleeping: self.sleepers.count(),
             blocked: self.counts.blocked,
-            throttled: self.counts.held,
+            throttled: self.counts.throttled,
             ended: self.counts.ended,
         }
     }

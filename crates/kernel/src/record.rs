@@ -64,8 +64,8 @@ pub(crate) enum Place {
     SleepEarly,
     /// Waiting for a wake.
     Blocked,
-    /// Runnable, but held.
-    Held,
+    /// It would be ready, but is held.
+    Throttled,
     Finished,
     Faulted,
     Canceled,
@@ -346,12 +346,12 @@ impl Slab {
         Ok(())
     }
 
-    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Held`] until the caller
-    /// places it.
+    /// Takes a slot for a new record. It is in no list yet, and in [`Place::Throttled`] until the
+    /// caller places it.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, spawn: &Spawn) -> Result<CoroutineRef, Refusal> {
         let mut hot =
-            Hot { tag: spawn.tag, priority: spawn.priority, place: Place::Held, ..Hot::EMPTY };
+            Hot { tag: spawn.tag, priority: spawn.priority, place: Place::Throttled, ..Hot::EMPTY };
         let slot = if self.free_head != NIL {
             let slot = self.free_head;
             self.free_head = self.links(slot).next;

@@ -146,6 +146,7 @@ impl Lane {
     }
 
     /// [`Lane::switch`] under `Fair`.
+    #[inline(never)]
     fn switch_fair(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
         let Cache { fair_end, pick_cost, switch_cost, end_reason, .. } = self.cache;
         let (slot, stopped) = (self.current, self.clock + used.0);
@@ -226,7 +227,7 @@ impl Lane {
     }
 
     /// A yield while no other coroutine is ready: the same one is picked again, without a switch.
-    #[inline(never)]
+    #[inline(always)]
     fn yield_alone(&mut self, used: Cycles) -> Option<Began> {
         let Cache { quantum, pick_cost, fast_end, .. } = self.cache;
         let stopped = self.clock + used.0;

@@ -137,10 +137,10 @@ impl WakeSource {
 }
 
 numbered! {
-    /// Why a coroutine that could run is held back.
+    /// Why a coroutine is held: it does not run although it could.
     HoldReason {
         Operator = 0, "operator", "paused from outside";
-        Throttled = 1, "throttled", "its authority to run is used up for now";
+        Context = 1, "context", "its context is used up or was revoked";
         Cap = 2, "cap", "its session has used up its cap";
     }
 }
@@ -243,7 +243,7 @@ impl fmt::Display for State {
             Self::Running => f.write_str("running"),
             Self::Sleeping { until } => write!(f, "sleeping until frame {}", until.0),
             Self::Blocked { reason } => write!(f, "blocked: waits for {}", reason.meaning()),
-            Self::Throttled { held } => write!(f, "held back: {held}"),
+            Self::Throttled { held } => write!(f, "throttled: {held}"),
             Self::Finished => f.write_str("finished"),
             Self::Faulted => f.write_str("faulted"),
             Self::Canceled => f.write_str("canceled"),
@@ -279,7 +279,7 @@ pub enum Stopped {
     /// Sleeping or blocked.
     Waiting,
     /// It could run, but is held.
-    Held,
+    Throttled,
     /// Ended; its record stays until `reap`.
     Ended,
 }

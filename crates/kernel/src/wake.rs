@@ -125,8 +125,8 @@ impl Lane {
             return Err(Refusal::NotHeld { reason, held: hot.held });
         }
         hot.held = hot.held.without(reason);
-        if hot.held.is_empty() && hot.place == Place::Held {
-            self.counts.held -= 1;
+        if hot.held.is_empty() && hot.place == Place::Throttled {
+            self.counts.throttled -= 1;
             self.book(SchedulerOperation::Wake);
             self.tally.wakes[WakeSource::Release as usize] += 1;
             let _ = self.enqueue(slot, Entrance::Return);
@@ -170,7 +170,7 @@ impl Lane {
                 self.sleepers.remove(&mut self.slab, slot)
             }
             Place::Blocked => self.counts.blocked -= 1,
-            Place::Held => self.counts.held -= 1,
+            Place::Throttled => self.counts.throttled -= 1,
             Place::Finished | Place::Faulted | Place::Canceled => self.counts.ended -= 1,
             Place::Free => unreachable!("a free record is in nothing"),
         }

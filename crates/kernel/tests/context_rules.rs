@@ -64,7 +64,7 @@ fn a_holder_goes_before_the_policy_until_its_refill_is_used() {
             "{name}: the pick and the switch are the context's to pay"
         );
         let over = running.bound() + Cycles(60);
-        assert_eq!(lane.stop(running, over, Outcome::OutOfCycles), Stopped::Held, "{name}");
+        assert_eq!(lane.stop(running, over, Outcome::OutOfCycles), Stopped::Throttled, "{name}");
         checked(&lane);
         assert_eq!(
             events(&mut lane),
@@ -192,11 +192,11 @@ fn every_refusal_carries_its_numbers() {
 #[test]
 fn each_overrun_policy_does_what_it_says() {
     let cases = [
-        (OverrunPolicy::Throttle, Stopped::Held, ContextPhase::Throttled),
-        (OverrunPolicy::NotifyAndThrottle, Stopped::Held, ContextPhase::Throttled),
+        (OverrunPolicy::Throttle, Stopped::Throttled, ContextPhase::Throttled),
+        (OverrunPolicy::NotifyAndThrottle, Stopped::Throttled, ContextPhase::Throttled),
         (OverrunPolicy::Demote, Stopped::Requeued, ContextPhase::Demoted),
         (OverrunPolicy::NotifyOnly, Stopped::Requeued, ContextPhase::Ready),
-        (OverrunPolicy::End, Stopped::Held, ContextPhase::Throttled),
+        (OverrunPolicy::End, Stopped::Throttled, ContextPhase::Throttled),
     ];
     for (name, policy) in policies() {
         for (overrun, stopped, phase) in cases {
@@ -298,7 +298,7 @@ fn giving_up_a_refill_waits_for_the_next_without_drift() {
         }
         releases.push(lane.context(context).expect("live").deadline.0 - 50_000);
         assert!(lane.yield_context());
-        assert_eq!(lane.stop(running, Cycles(700), Outcome::Yielded), Stopped::Held);
+        assert_eq!(lane.stop(running, Cycles(700), Outcome::Yielded), Stopped::Throttled);
         checked(&lane);
     }
     assert_eq!(
@@ -535,7 +535,7 @@ fn timers_and_refills_are_overhead_and_the_clock_adds_up() {
 }
 
 #[test]
-fn an_exported_lane_goes_on_as_the_original() {
+fn an_exported_lane_continues_as_the_original() {
     for (name, policy) in policies() {
         let mut lane = with_contexts(policy);
         for slot in 0..6 {

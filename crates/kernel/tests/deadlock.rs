@@ -6,7 +6,7 @@ use support::Random;
 use wavelock_kernel::{Deadlock, WaitNode, find_deadlock};
 
 #[test]
-fn nobody_stuck_is_no_deadlock() {
+fn no_waiting_coroutine_is_no_deadlock() {
     assert_eq!(find_deadlock(&[]), None);
     assert_eq!(find_deadlock(&[WaitNode::Free, WaitNode::Any(&[0]), WaitNode::All(&[0, 1])]), None);
 }
@@ -29,7 +29,7 @@ fn one_possible_sender_outside_frees_everybody() {
 }
 
 #[test]
-fn a_wait_for_nobody_is_a_set_of_one_without_a_cycle() {
+fn a_wait_that_no_coroutine_ends_is_a_set_of_one_without_a_cycle() {
     let nodes = [WaitNode::Any(&[1]), WaitNode::Any(&[])];
     assert_eq!(
         find_deadlock(&nodes),

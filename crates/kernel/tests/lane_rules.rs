@@ -136,7 +136,7 @@ fn holds_take_effect_where_the_coroutine_would_become_ready() {
     let running = run(&mut lane);
     lane.hold(b, HoldReason::Operator).unwrap();
     checked(&lane);
-    assert_eq!(lane.stop(running, Cycles(5), Outcome::OutOfCycles), Stopped::Held);
+    assert_eq!(lane.stop(running, Cycles(5), Outcome::OutOfCycles), Stopped::Throttled);
     assert_eq!(lane.dispatch(), Next::Idle);
     lane.release(b, HoldReason::Operator).unwrap();
     lane.release(a, HoldReason::Operator).unwrap();

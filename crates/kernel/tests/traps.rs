@@ -79,7 +79,7 @@ fn becoming_ready_leaves_no_other_state_behind() {
         let all: Vec<_> = (0..4).map(|slot| spawn(&mut lane, 0, slot)).collect();
         slice(&mut lane, 1, Outcome::Blocked(BlockReason::Join));
         slice(&mut lane, 1, Outcome::Slept(Frame(1)));
-        lane.hold(all[2], HoldReason::Throttled).unwrap();
+        lane.hold(all[2], HoldReason::Context).unwrap();
         let population = lane.population();
         assert_eq!(
             (population.blocked, population.sleeping, population.throttled),
@@ -89,7 +89,7 @@ fn becoming_ready_leaves_no_other_state_behind() {
         lane.wake(all[0], WakeSource::Join).unwrap();
         let _ = lane.end_frame();
         lane.begin_frame(Frame(1));
-        lane.release(all[2], HoldReason::Throttled).unwrap();
+        lane.release(all[2], HoldReason::Context).unwrap();
         let population = lane.population();
         assert_eq!(
             (population.ready, population.blocked, population.sleeping, population.throttled),

@@ -16,7 +16,7 @@ const LANE: LaneId = LaneId(45);
 /// the chain, and so in the tests.
 fn after(refusal: Refusal) -> Option<Refusal> {
     use Refusal as R;
-    let held = HoldReasons::NONE.with(HoldReason::Throttled).with(HoldReason::Cap);
+    let held = HoldReasons::NONE.with(HoldReason::Context).with(HoldReason::Cap);
     Some(match refusal {
         R::Stale { .. } => R::NotReserved { live: 46, capacity: 47 },
         R::NotReserved { .. } => R::SessionsNotReserved { sessions: 46, capacity: 47 },

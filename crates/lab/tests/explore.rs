@@ -107,7 +107,7 @@ fn a_program_that_only_communicates_is_found_independent() {
 }
 
 #[test]
-fn a_planted_race_is_found_and_its_shortest_schedule_shows_it_again() {
+fn a_planted_race_is_found_and_its_shortest_schedule_reproduces_it() {
     // With equal turns the owner runs first: one deviation is enough, and the exhaustive search
     // finds it.
     let machine = machine(&peeker(2), &late_sender(2));
@@ -145,7 +145,7 @@ fn the_witness_is_a_trace_like_any_other() {
 }
 
 #[test]
-fn random_search_finds_what_is_far_away_and_shrinks_it() {
+fn random_search_finds_a_distant_race_and_shrinks_it() {
     // Five turns apart: no list of two deviations changes the result, so the exhaustive search
     // gives up and random search finds it.
     let machine = machine(&peeker(4), &late_sender(9));

@@ -2,13 +2,23 @@
 //! that take them (trace-format 18).
 
 use crate::machine::{MachineError, Reader, put_bytes, put_number};
-use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{Input, Recipient};
+use wavelock_abi::{Cycles, Frame, SessionId, Weight};
+use wavelock_kernel::{CapOverrun, CapSettings};
+use wavelock_system::{Control, Input, Recipient};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
 const STOP: u64 = 2;
 const ANSWERS: u64 = 3;
+const CONTROL: u64 = 4;
+
+const WEIGHT: u64 = 0;
+const CAP: u64 = 1;
+const NO_CAP: u64 = 2;
+const CONTEXT: u64 = 3;
+const HOLD: u64 = 4;
+const RELEASE: u64 = 5;
+const END_SESSION: u64 = 6;
 
 /// Appends the inputs of one frame to a chunk's payload.
 pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
@@ -26,6 +36,7 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
                 put_number(out, recipient_code(*to));
             }
             Input::Stop => put_number(out, STOP),
+            Input::Control(control) => put_control(control, out),
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
                 put_number(out, u64::from(*lane));
@@ -33,6 +44,58 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
             }
         }
     }
+}
+
+/// A control input: its code, its session, then its own numbers.
+fn put_control(control: &Control, out: &mut Vec<u8>) {
+    let mut put = |code, numbers: &[u64]| {
+        [CONTROL, code, u64::from(control.session().0)]
+            .iter()
+            .chain(numbers)
+            .for_each(|&number| put_number(out, number));
+    };
+    match control {
+        Control::Weight { weight, .. } => put(WEIGHT, &[u64::from(weight.get())]),
+        Control::Cap { cap: Some(cap), .. } => {
+            put(CAP, &[cap.budget.0, cap.period_frames, cap.overrun as u64]);
+        }
+        Control::Cap { cap: None, .. } => put(NO_CAP, &[]),
+        Control::Context { name, budget, .. } => {
+            put(CONTEXT, &[budget.0]);
+            put_bytes(out, name.as_bytes());
+        }
+        Control::Hold { .. } => put(HOLD, &[]),
+        Control::Release { .. } => put(RELEASE, &[]),
+        Control::End { .. } => put(END_SESSION, &[]),
+    }
+}
+
+fn read_control(input: &mut Reader<'_>) -> Result<Control, MachineError> {
+    let error = input.malformed();
+    let code = input.number()?;
+    let Ok(session) = u32::try_from(input.number()?).map(SessionId) else { return Err(error) };
+    Ok(match code {
+        WEIGHT => {
+            let weight = u16::try_from(input.number()?).ok().and_then(Weight::new);
+            Control::Weight { session, weight: weight.ok_or(error)? }
+        }
+        CAP => {
+            let (budget, period_frames) = (Cycles(input.number()?), input.number()?);
+            let overrun = u8::try_from(input.number()?).ok().and_then(CapOverrun::from_code);
+            let overrun = overrun.ok_or(error)?;
+            Control::Cap { session, cap: Some(CapSettings { budget, period_frames, overrun }) }
+        }
+        NO_CAP => Control::Cap { session, cap: None },
+        CONTEXT => {
+            let budget = Cycles(input.number()?);
+            let name = std::str::from_utf8(input.bytes()?).map_err(|_| error)?.into();
+            Control::Context { session, name, budget }
+        }
+        HOLD => Control::Hold { session },
+        RELEASE => Control::Release { session },
+        END_SESSION => Control::End { session },
+        _ => return Err(error),
+    })
 }
 
 /// The inputs of a chunk, by frame, ascending.
@@ -62,6 +125,7 @@ fn read_input(input: &mut Reader<'_>) -> Result<Input, MachineError> {
         }
         END => Input::End { to: read_recipient(input)? },
         STOP => Input::Stop,
+        CONTROL => Input::Control(read_control(input)?),
         ANSWERS => {
             let lane = u16::try_from(input.number()?).map_err(|_| error)?;
             Input::Answers { lane, bytes: input.bytes()?.into() }

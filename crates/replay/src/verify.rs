@@ -129,6 +129,8 @@ impl OwnedFrame {
                         | Event::Sample { .. }
                         | Event::InputEnd { .. }
                         | Event::Stop { .. }
+                        | Event::Control { .. }
+                        | Event::ControlRefused { .. }
                         | Event::Jump { .. }
                 )
             )

@@ -4,10 +4,11 @@ mod kit;
 
 use kit::{Shared, machine};
 use std::sync::Arc;
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Cycles, Frame, SessionId, Weight};
+use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_module::{Limits, Module};
 use wavelock_replay::{Level, RecordedMachine, Recorder, Timeline, Trace, Verified, verify};
-use wavelock_system::{Input, Recipient, RunOutcome, World};
+use wavelock_system::{Control, Input, Recipient, RunOutcome, World};
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
 
 /// Reads standard input for ever.
@@ -40,10 +41,31 @@ fn given(frame: u64) -> Vec<Input> {
     match frame {
         120 => vec![Input::End { to: Recipient::All }, Input::Stop],
         0..120 if frame.is_multiple_of(7) => {
-            vec![bytes(Recipient::All, frame), bytes(Recipient::Session(SessionId(1)), frame + 1)]
+            let one = bytes(Recipient::Session(SessionId(1)), frame + 1);
+            let inputs = [bytes(Recipient::All, frame), one];
+            inputs.into_iter().chain(control(frame).map(Input::Control)).collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// The control input of a frame.
+fn control(frame: u64) -> Option<Control> {
+    // The reader, which is the last of four.
+    let session = SessionId(3);
+    Some(match frame {
+        35 => Control::Hold { session },
+        42 => Control::Release { session },
+        49 => Control::Weight { session, weight: Weight::new(77).expect("a weight") },
+        56 => {
+            let (budget, overrun) = (Cycles(40_000), CapOverrun::Throttle);
+            let cap = Some(CapSettings { budget, period_frames: 3, overrun });
+            Control::Cap { session, cap }
+        }
+        77 => Control::Cap { session, cap: None },
+        84 => Control::End { session },
+        _ => return None,
+    })
 }
 
 /// Runs the machine up to `until`, giving inputs as they come. `see` sees what is written so far
@@ -75,7 +97,8 @@ fn replay(bytes: &[u8], workers: usize) -> Verified {
 fn a_live_run_replays_from_its_trace_alone() {
     for level in Level::ALL {
         let (bytes, world) = record(level, 130, |_, _| {});
-        assert_eq!(world.outcome(), Some(RunOutcome::Stopped));
+        // The host has ended the session that would have gone on.
+        assert_eq!(world.outcome(), Some(RunOutcome::Finished));
         let expected = world.summary();
         for workers in 1..=4 {
             let verified = replay(&bytes, workers);
@@ -109,7 +132,7 @@ fn a_trace_that_is_cut_anywhere_replays_up_to_its_last_whole_frame() {
 }
 
 #[test]
-fn a_trace_can_be_read_while_the_run_goes_on() {
+fn a_trace_can_be_read_while_the_run_continues() {
     let mut read = 0;
     record(Level::Inputs, 130, |frame, bytes| {
         // The writer's thread may be a few frames behind.
@@ -195,6 +218,18 @@ fn an_input_that_is_changed_late_or_lost_is_found() {
     };
     assert_eq!(nth(18, end), Some(120), "a lost end of input");
     assert_eq!(nth(18, Vec::clear), Some(120), "a lost stop");
+    // The hold of frame 35 is the last of its three inputs, of 24 bytes.
+    let forgotten = |payload: &mut Vec<u8>| {
+        payload[8] = 2;
+        payload.truncate(payload.len() - 24);
+    };
+    assert_eq!(nth(5, forgotten), Some(35), "a forgotten control input");
+    assert_eq!(nth(5, |payload| payload[0] += 1), Some(35), "a control input a frame late");
+    let planted = changed_once(&bytes, 5, |payload| {
+        let code = payload.len() - 16;
+        payload[code] = 99;
+    });
+    assert!(verify(Trace::open(&planted[..]).expect("a trace"), 2).is_err(), "unknown control");
     // An input of no known kind is damage, named when the trace is opened.
     let planted = changed_once(&bytes, 3, |payload| payload[24] = 9);
     assert!(verify(Trace::open(&planted[..]).expect("a trace"), 2).is_err());

@@ -217,7 +217,7 @@ fn flipped(level: Level, states: StateSpacing, snapshots: Option<u64>) -> Vec<u8
 }
 
 #[test]
-fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
+fn a_memory_byte_in_no_event_is_located_by_frame_and_page() {
     for level in Level::ALL {
         let found = first_difference(&flipped(level, StateSpacing::Every(1), None));
         let place = MemoryPosition { session: 1, page: 40_000 / 4096, address: None };
@@ -235,7 +235,7 @@ fn a_memory_byte_that_no_event_tells_is_located_in_its_frame_by_its_page() {
 }
 
 #[test]
-fn a_later_snapshot_tells_the_byte_and_both_values() {
+fn a_later_snapshot_shows_the_byte_and_both_values() {
     for snapshots in [13, 20] {
         let found =
             first_difference(&flipped(Level::Schedule, StateSpacing::Every(1), Some(snapshots)));

@@ -119,7 +119,7 @@ impl Write for Slow {
 }
 
 #[test]
-fn a_slow_disk_makes_the_run_wait_and_nothing_is_left_out() {
+fn a_slow_disk_stalls_the_run_and_loses_nothing() {
     let machine = machine();
     let (whole, fast, digest) = record_with(&machine, Level::Full, None, Some(1));
     let shared = Shared::default();
@@ -140,7 +140,7 @@ fn a_slow_disk_makes_the_run_wait_and_nothing_is_left_out() {
 }
 
 #[test]
-fn a_disk_that_fills_up_anywhere_leaves_whole_chunks_and_the_run_goes_on() {
+fn a_disk_that_fills_up_anywhere_leaves_whole_chunks_and_the_run_continues() {
     let machine = machine();
     let (whole, _, digest) = record_with(&machine, Level::Full, None, Some(7));
     let after_machine = whole.len() - whole.len() * 9 / 10;

@@ -12,7 +12,7 @@ use crate::world::World;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wavelock_abi::{Frame, LaneId, SessionId};
-use wavelock_kernel::{CapEventKind, CapState};
+use wavelock_kernel::{CapEventKind, CapState, Refusal};
 use wavelock_trace::Event;
 
 /// The cap of a session on one of its lanes, for reports.
@@ -51,12 +51,16 @@ pub(crate) fn set_caps(
 impl LaneState {
     /// Makes room for the accounts of sessions that can move here.
     pub(crate) fn reserve_caps(&mut self, spec: &MachineSpec) -> Result<(), LoadError> {
+        self.room_for_caps(spec).map_err(|refusal| LoadError::Machine { refusal })
+    }
+
+    /// The same, while the machine runs.
+    pub(crate) fn room_for_caps(&mut self, spec: &MachineSpec) -> Result<(), Refusal> {
         if !spec.has_caps() || !(spec.steal || spec.balance) {
             return Ok(());
         }
         let capped = spec.sessions.iter().filter(|session| session.cap.is_some()).count();
-        let reserved = self.kernel.reserve_caps(capped as u32);
-        reserved.map_err(|refusal| LoadError::Machine { refusal })
+        self.kernel.reserve_caps(capped as u32)
     }
 
     /// Logs what happened to caps since the last call.

@@ -229,7 +229,7 @@ macro_rules! variants {
                         $($(let $item = Codec::read(input)?;)*)?
                         Ok(Self::$variant $({ $($field),* })? $(($($item),*))?)
                     })*
-                    _ => Err(input.malformed(concat!("the tag of a ", stringify!($name)))),
+                    _ => Err(input.malformed(concat!("an unknown ", stringify!($name)))),
                 }
             }
         }
@@ -259,7 +259,7 @@ macro_rules! codes {
     ($($name:ident: $from_code:expr;)*) => {
         $crate::codec::converted! {
             $($name as u8: |value| *value as u8, $from_code,
-                concat!("the code of a ", stringify!($name));)*
+                concat!("an unknown ", stringify!($name));)*
         }
     };
 }

@@ -458,13 +458,7 @@ impl LaneState {
     ) -> Result<T, Errno> {
         act(&mut self.kernel).map_err(|refusal| {
             self.refusal = Some(refusal);
-            match refusal {
-                ContextRefusal::Stale { .. } | ContextRefusal::Coroutine(_) => Errno::Stale,
-                ContextRefusal::Denied(_) | ContextRefusal::NotReserved { .. } => Errno::Limit,
-                ContextRefusal::NothingReady { .. } => Errno::Again,
-                ContextRefusal::Off => Errno::Denied,
-                _ => Errno::Invalid,
-            }
+            errno_of(refusal)
         })
     }
 
@@ -485,6 +479,17 @@ impl LaneState {
             session: u64::from(tag.session()),
             slot: u64::from(tag.slot()),
         });
+    }
+}
+
+/// The error code of a refusal.
+pub(crate) const fn errno_of(refusal: ContextRefusal) -> Errno {
+    match refusal {
+        ContextRefusal::Stale { .. } | ContextRefusal::Coroutine(_) => Errno::Stale,
+        ContextRefusal::Denied(_) | ContextRefusal::NotReserved { .. } => Errno::Limit,
+        ContextRefusal::NothingReady { .. } => Errno::Again,
+        ContextRefusal::Off => Errno::Denied,
+        _ => Errno::Invalid,
     }
 }
 

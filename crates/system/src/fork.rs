@@ -3,7 +3,6 @@
 //! happened is unchanged.
 
 use crate::load::{LoadError, check_spec};
-use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,7 +17,7 @@ impl World {
     /// # Errors
     /// The machine could not have been loaded with this policy. Nothing has changed then.
     pub fn set_policy(&mut self, policy: Policy) -> Result<(), LoadError> {
-        let spec = MachineSpec { policy, ..(*self.spec).clone() };
+        let spec = self.spec.with(|spec| spec.policy = policy);
         check_spec(&spec)?;
         for lane in self.lanes_mut() {
             lane.kernel.set_policy(policy).map_err(|refusal| LoadError::Machine { refusal })?;
@@ -85,6 +84,6 @@ impl World {
 
     /// Ends the run after this many frames, counted from its start.
     pub fn set_max_frames(&mut self, frames: Option<u64>) {
-        self.spec = Arc::new(MachineSpec { max_frames: frames, ..(*self.spec).clone() });
+        self.spec = Arc::new(self.spec.with(|spec| spec.max_frames = frames));
     }
 }

@@ -159,9 +159,14 @@ converted! {
 
 impl MachineSpec {
     /// Canonical bytes of everything the run is a function of, inputs and the modules' own bytes
-    /// aside.
+    /// aside. Control inputs do not change them.
     #[must_use]
     pub fn identity(&self) -> Vec<u8> {
+        self.origin.as_ref().map_or_else(|| self.own_identity(), |origin| origin.identity())
+    }
+
+    /// Canonical bytes of the description as control inputs have left it.
+    pub(crate) fn own_identity(&self) -> Vec<u8> {
         let mut out = Writer::new(Width::Word);
         VERSIONS.iter().for_each(|(_, version)| version.write(&mut out));
         (self.lanes, self.policy, self.frame_cycles).write(&mut out);

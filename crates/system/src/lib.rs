@@ -6,18 +6,20 @@
 //!    (`spec`, `authority`). Its canonical bytes start the run digest (`identity`, over `codec`).
 //! 2. *Loading*: [`World::load`] checks a spec, links modules to the guest interface, and makes
 //!    sessions, channels and first coroutines (`load`).
-//! 3. *A session*: coroutines (`task`, `random`), channels (`channel`, `queue`, `wait`), input and
-//!    observables (`input`, `observe`). `index` has the types that name positions.
+//! 3. *A session*: coroutines (`task`, `random`), channels (`channel`, `queue`), who waits for
+//!    what (`wait`, `watch`), input and observables (`input`, `observe`). `index` has the types
+//!    that name positions.
 //! 4. *A group* of lanes and their sessions, which a worker can own for a wave ([`Group`]): steps
 //!    (`step`), with a fast path that runs many slices at once (`batch`).
 //! 5. *Host operations*: the guest interface (`host`), functions of the embedder
-//!    (`functions`), calls with an answer (`call`), contexts
-//!    (`context`), caps (`cap`), WASI (`wasi`), and how coroutines and sessions end (`ending`).
+//!    (`functions`), calls with an answer (`call`), contexts (`context`), caps (`cap`), WASI
+//!    (`wasi`), and how coroutines and sessions end (`ending`, `kill`).
 //! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
 //!    broken by tests), and sessions move (`moves`).
 //! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can
-//!    continue, or the frame limit is reached (`world`, `deadlock`). `choose`, `fork` and `probe`
-//!    steer it from outside.
+//!    continue, or the frame limit is reached (`world`, `deadlock`). `live`
+//!    takes inputs while it runs. `choose` replaces picks, `fork` continues under another policy,
+//!    `probe` stops inside a slice.
 //! 8. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
 //!    `wave_profile`, `books`).
 //! 9. *State*: a whole machine between two frames as bytes, and back (`state`); or kept in memory
@@ -57,6 +59,7 @@ mod errors;
 mod identity;
 mod spec;
 
+mod control;
 mod live;
 mod load;
 
@@ -109,6 +112,7 @@ pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
 pub use books::ContextAccount;
 pub use cap::CapSummary;
 pub use context::ContextSummary;
+pub use control::{Control, ControlRefusal};
 pub use deadlock::{Deadlock, WaitTarget, Waiting};
 pub use functions::{
     GuestMemory, HostCode, HostCommand, HostFailed, HostImport, HostImports, HostKind, HostNumber,

@@ -1,4 +1,4 @@
-//! Machines that live: inputs that are given while the machine runs (semantics 80 to 83).
+//! Machines that live: inputs that are given while the machine runs (semantics 80 to 84).
 //!
 //! ```text
 //!   give ──▶ the queue, by frame ──▶ begin_frame: sampled, recorded (Sink::inputs)
@@ -11,8 +11,10 @@
 //! panic: it is refused before it enters the queue, or what cannot be done any more in its frame
 //! is an event there.
 
+use crate::control::Control;
 use crate::errors::errors;
 use crate::input::{InputEvent, Recipient};
+use crate::load::LoadError;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
 use wavelock_abi::{Frame, SessionId};
@@ -49,6 +51,8 @@ pub enum Input {
     },
     /// The machine ends with this frame.
     Stop,
+    /// A change of a session (semantics 84).
+    Control(Control),
     /// What the embedder's functions answered on a lane in this frame, from a recording: the calls
     /// take these answers instead of calling. In no digest.
     Answers {
@@ -65,6 +69,7 @@ impl Input {
     pub const fn size(&self) -> u64 {
         match self {
             Self::Bytes { bytes, .. } | Self::Answers { bytes, .. } => bytes.len() as u64,
+            Self::Control(control) => control.size(),
             Self::End { .. } | Self::Stop => 0,
         }
     }
@@ -72,6 +77,7 @@ impl Input {
     const fn recipient(&self) -> Option<Recipient> {
         match self {
             Self::Bytes { to, .. } | Self::End { to } => Some(*to),
+            Self::Control(control) => Some(Recipient::Session(control.session())),
             Self::Stop | Self::Answers { .. } => None,
         }
     }
@@ -92,7 +98,6 @@ impl From<InputEvent> for Given {
 
 errors! {
     /// Why an input is refused.
-    #[derive(Copy)]
     GiveError {
         /// The machine takes inputs at load only.
         NotLive => "the machine takes no input while it runs: set live = true",
@@ -132,6 +137,23 @@ errors! {
             bytes: u64,
         } => "{inputs} inputs with {bytes} bytes wait for their frames: at most {MOST_WAITING_INPUTS} with \
               {MOST_WAITING_BYTES} bytes may",
+        /// A control input has a setting that the machine could not have been loaded with.
+        Setting {
+            /// Why.
+            error: Box<LoadError>,
+        } => "{error}",
+        /// The description has no such context of the session.
+        NoContext {
+            /// The session.
+            session: u32,
+            /// The name.
+            name: Box<str>,
+        } => "session {session} has no context `{name}` in the machine's description",
+        /// A control input is for a session that has ended.
+        Ended {
+            /// The session.
+            session: u32,
+        } => "session {session} has ended: nothing of it can be changed any more",
     }
 }
 
@@ -155,6 +177,11 @@ impl World {
     /// See [`GiveError`]; nothing has changed then.
     pub fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), GiveError> {
         self.check_input(frame, &input)?;
+        if let Input::Control(control) = &input
+            && self.open_frame()? == frame
+        {
+            self.check_control_now(control)?;
+        }
         let (inputs, bytes) = (self.inputs.len(), self.waiting_bytes);
         if bytes + input.size() > MOST_WAITING_BYTES || inputs >= MOST_WAITING_INPUTS {
             return Err(GiveError::Full { inputs: inputs as u64, bytes });
@@ -202,7 +229,10 @@ impl World {
         if found > MOST_INPUT_BYTES {
             return Err(GiveError::TooLarge { found });
         }
-        Ok(())
+        match input {
+            Input::Control(control) => self.check_control(control),
+            _ => Ok(()),
+        }
     }
 
     /// The first frame that has not started: the one that [`World::give`] gives inputs for.
@@ -226,15 +256,21 @@ impl World {
         self.until = until;
     }
 
-    /// The next frame that would run: this one if anything happens in it, else the first in which
-    /// anything does. The last of the run always runs.
-    pub(crate) fn due_frame(&mut self) -> Frame {
+    /// At a boundary, the next frame in which anything happens without another input; `None` if
+    /// nothing does before the run's last frame.
+    #[must_use]
+    pub fn due(&mut self) -> Option<Frame> {
         let frame = self.progress.frame;
         if frame == Frame::ZERO || self.has_work() {
-            return frame;
+            return Some(frame);
         }
         let last = self.last_frame();
-        self.next_event().map_or(last, |at| at.max(frame).min(last))
+        self.next_event().map(|at| at.max(frame).min(last))
+    }
+
+    /// The next frame that would run. The last of the run always runs.
+    pub(crate) fn due_frame(&mut self) -> Frame {
+        self.due().unwrap_or_else(|| self.last_frame())
     }
 
     /// At a boundary of a live machine: starts the next frame that is due, if it may start; else

@@ -1,6 +1,6 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
-//! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60), and
-//! that ends run without interruption.
+//! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60),
+//! that snapshots keep holds (semantics 86), and that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
@@ -34,6 +34,12 @@ impl Rules {
     /// Whether an unpark of a coroutine that is not parked is kept for its next park.
     #[inline]
     pub(crate) const fn keeps_wakes(self) -> bool {
+        true
+    }
+
+    /// Whether a snapshot has the holds of an operator.
+    #[inline]
+    pub(crate) const fn keeps_holds(self) -> bool {
         true
     }
 

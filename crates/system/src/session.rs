@@ -36,7 +36,7 @@ pub enum SessionOutcome {
     Deadlock = 3,
     /// A budget's overrun policy ended its first coroutine, or one that was never joined.
     Killed = 4,
-    /// Another of its coroutines canceled the first one.
+    /// Another of its coroutines canceled the first one, or the host ended it.
     Canceled = 5,
 }
 
@@ -177,6 +177,8 @@ pub(crate) struct SessionState {
     /// `proc_exit` was called: coroutines on other lanes end at the wave's end.
     pub(crate) exiting: bool,
     pub(crate) ended: Option<SessionOutcome>,
+    /// The host ends it: set for the length of the end.
+    pub(crate) ended_by_host: bool,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
     /// The stacks of `faults` of this process: not state.
@@ -246,7 +248,7 @@ impl SessionState {
             SessionOutcome::Faulted
         } else if self.kills.first || self.tasks.unjoined_kills > 0 {
             SessionOutcome::Killed
-        } else if self.tasks.is_first_canceled() && !self.exiting {
+        } else if self.ended_by_host || self.tasks.is_first_canceled() && !self.exiting {
             SessionOutcome::Canceled
         } else {
             SessionOutcome::Finished

@@ -212,6 +212,9 @@ impl KeptGroup {
         let mut group = Box::new(self.group.clone());
         group.lanes = self.lanes.iter().map(|lane| lane.restore(donors)).collect();
         group.sessions = self.sessions.iter().map(|state| state.restore(donors)).collect();
+        if !group.shared.rules.keeps_holds() {
+            group.release_holds();
+        }
         group
     }
 }

@@ -204,6 +204,9 @@ pub struct MachineSpec {
     pub live: bool,
     /// Functions of the embedder that guests may import (semantics 100).
     pub host: HostImports,
+    /// Of a machine that control inputs have changed: the description that it was loaded with,
+    /// whose identity it keeps (semantics 84).
+    pub origin: Option<Arc<Self>>,
 }
 
 impl MachineSpec {
@@ -230,6 +233,7 @@ impl MachineSpec {
             deviations: Vec::new(),
             live: false,
             host: HostImports::default(),
+            origin: None,
         }
     }
 
@@ -292,6 +296,14 @@ impl MachineSpec {
     pub(crate) fn deviations_of(&self, lane: u16) -> Vec<Deviation> {
         let of_lane = self.deviations.iter().filter(|(of, _)| *of == lane);
         of_lane.map(|&(_, deviation)| deviation).collect()
+    }
+
+    /// The same machine with a change, also to the description that it was loaded with.
+    pub(crate) fn with(&self, change: impl Fn(&mut Self)) -> Self {
+        let mut spec = self.clone();
+        change(&mut spec);
+        spec.origin = self.origin.as_ref().map(|origin| Arc::new(origin.with(change)));
+        spec
     }
 
     /// Adds a wired channel and returns its index.

@@ -14,6 +14,7 @@
 //! Elsewhere: the end of a wave (`boundary`), the bytes of a world (`state`), reports (`report`,
 //! `look`).
 
+use crate::control::{Control, ControlRefusal};
 use crate::deadlock::Deadlock;
 use crate::functions::HostCode;
 use crate::group::{Group, LaneState};
@@ -89,6 +90,8 @@ pub trait Sink {
     fn log(&mut self, session: SessionId, bytes: &[u8]);
     /// A frame of a live machine starts with these inputs, of which there is at least one.
     fn inputs(&mut self, _frame: Frame, _inputs: &[Input]) {}
+    /// A control input of a live machine could not take effect in its frame.
+    fn refused(&mut self, _frame: Frame, _control: &Control, _refusal: &ControlRefusal) {}
     /// What the embedder's functions answered on a lane in this frame, if any was called; comes
     /// before [`Sink::frame`].
     fn answers(&mut self, _frame: Frame, _lane: u16, _answers: &[u8]) {}
@@ -351,6 +354,10 @@ impl World {
             self.steal();
         }
         self.progress.steps = self.lanes().map(|lane| lane.steps).sum();
+        self.count_ended();
+    }
+
+    pub(crate) fn count_ended(&mut self) {
         for group in &mut self.groups {
             self.ended_sessions += group.ended.len();
             group.ended.clear();
@@ -383,8 +390,9 @@ impl World {
         self.phase = Phase::Wave(0);
     }
 
-    /// Starts the next frame; whole frames before it are jumped over, as idle. Input is sampled;
-    /// then sleepers wake, lane by lane, then the coroutines that wait for input.
+    /// Starts the next frame; whole frames before it are jumped over, as idle. Sleepers wake, lane
+    /// by lane; then inputs are taken in their order: input events are sampled, control inputs
+    /// applied; then the coroutines that wait for input wake.
     pub(crate) fn begin_frame(&mut self, sink: &mut dyn Sink) {
         let (from, frame) = (self.frame(), self.progress.frame);
         if frame.0 > from.0 + 1 {
@@ -396,24 +404,6 @@ impl World {
         if frame == Frame::ZERO {
             self.announce_contexts();
         }
-        let mut given: Vec<SessionId> = Vec::new();
-        let mut inputs = Vec::new();
-        while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
-        {
-            self.waiting_bytes -= input.size();
-            if let Input::Answers { lane, bytes } = input {
-                self.follow_answers(lane, bytes);
-                continue;
-            }
-            self.progress.inputs += 1;
-            self.take(&input, &mut given);
-            if self.spec.live {
-                inputs.push(input);
-            }
-        }
-        if !inputs.is_empty() {
-            sink.inputs(frame, &inputs);
-        }
         for group in &mut self.groups {
             group.frame = frame;
             for lane in group.lanes.iter_mut().filter(|_| frame > Frame::ZERO) {
@@ -424,12 +414,30 @@ impl World {
                 lane.log_cap_events();
             }
         }
+        let mut given: Vec<SessionId> = Vec::new();
+        let mut inputs = Vec::new();
+        while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
+        {
+            self.waiting_bytes -= input.size();
+            if let Input::Answers { lane, bytes } = input {
+                self.follow_answers(lane, bytes);
+                continue;
+            }
+            self.progress.inputs += 1;
+            self.take(&input, &mut given, sink);
+            if self.spec.live {
+                inputs.push(input);
+            }
+        }
+        if !inputs.is_empty() {
+            sink.inputs(frame, &inputs);
+        }
         // After the lanes' frames have started, so that these wakes are booked in this frame.
         given.into_iter().for_each(|session| self.wake_readers(session));
     }
 
     /// Takes one input of the frame; `given` are the sessions that may wait for it.
-    fn take(&mut self, input: &Input, given: &mut Vec<SessionId>) {
+    fn take(&mut self, input: &Input, given: &mut Vec<SessionId>, sink: &mut dyn Sink) {
         let first = given.len();
         match input {
             Input::Stop => {
@@ -441,6 +449,7 @@ impl World {
                 Recipient::Session(session) => given.push(*session),
                 Recipient::All => given.extend(self.session_ids()),
             },
+            Input::Control(control) => self.control(control, sink),
             Input::Answers { .. } => {}
         }
         for &session in &given[first..] {
@@ -600,7 +609,7 @@ impl World {
         self.phase = Phase::Done(outcome);
     }
 
-    fn emit(&mut self, event: &Event<'_>) {
+    pub(crate) fn emit(&mut self, event: &Event<'_>) {
         EventWriter(&mut self.boundary).event(event);
     }
 

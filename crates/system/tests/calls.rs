@@ -392,7 +392,7 @@ fn a_callee_that_ends_faults_or_is_canceled_answers_with_a_code_and_gives_the_ti
 }
 
 #[test]
-fn a_caller_that_ends_leaves_the_server_without_its_time_and_with_nobody_to_answer() {
+fn a_caller_that_ends_takes_its_time_back_and_gets_no_reply() {
     // The client's second coroutine cancels the first while the server works on its time, and takes
     // that time up itself.
     let client = r#"
@@ -464,7 +464,7 @@ fn a_context_that_ends_its_holder_ends_whom_it_is_bound_to_and_not_a_server() {
 }
 
 #[test]
-fn a_timeout_is_told_without_lending_anything() {
+fn a_timeout_is_delivered_without_lending_anything() {
     // The watcher waits on the context's timeout channel with a receive: it gets the notice, and no
     // time with it.
     let client = r#"

@@ -35,7 +35,7 @@ fn shown(world: &mut World) -> RunSummary {
 }
 
 #[test]
-fn what_was_chosen_is_a_spec_that_runs_the_same() {
+fn a_run_with_choices_equals_the_run_of_the_description_that_lists_them() {
     let (mut deviated, mut different) = (0, 0);
     for seed in 0..60 {
         let machine = wild(seed);

@@ -187,7 +187,7 @@ fn a_priority_changes_through_the_policy_capability_and_orders_the_next_picks() 
 }
 
 #[test]
-fn a_depleted_context_writes_its_cell_and_tells_its_channel() {
+fn a_depleted_context_writes_its_cell_and_notifies_its_channel() {
     let body = r#"
       (func $watch (param $c i64) (result i64) (call $work (i32.const 30000)) (i64.const 7))
       (elem (i32.const 0) $watch)

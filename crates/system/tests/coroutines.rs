@@ -202,7 +202,7 @@ fn a_session_is_faulted_when_a_fault_was_never_joined() {
 }
 
 #[test]
-fn the_first_coroutines_fault_makes_the_session_faulted_and_others_go_on() {
+fn the_first_coroutines_fault_makes_the_session_faulted_and_others_continue() {
     let body = r#"
     (func $child (param i64) (drop (call $join (i64.const 0) (i32.const -1))) (call $sleep (i64.const 2)) (call $out (i64.const 8)))
     (elem (i32.const 0) $child)
@@ -217,7 +217,7 @@ fn the_first_coroutines_fault_makes_the_session_faulted_and_others_go_on() {
 }
 
 #[test]
-fn faults_say_where_and_only_the_first_are_kept_in_full() {
+fn faults_have_positions_and_only_the_first_are_kept_in_full() {
     let body = r#"
     (func $traps (param i64) (drop (i32.load (i32.const -4))))
     (elem (i32.const 0) $traps)

@@ -1363,7 +1363,7 @@ fn a_shadow_stack_that_cannot_be_found_is_warned_about() {
 /// What the scheduler refuses reaches people through three errors; each tells it in words, with the
 /// numbers, and says who was refused.
 #[test]
-fn a_refusal_of_the_scheduler_is_told_in_words() {
+fn a_refusal_of_the_scheduler_is_a_sentence() {
     let memory = Refusal::OutOfMemory { wanted: 41 };
     let host = HostFailure::Kernel(memory).to_string();
     assert_eq!(

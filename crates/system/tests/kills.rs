@@ -51,7 +51,7 @@ fn a_session_that_its_context_ended_is_killed_with_the_numbers() {
 }
 
 #[test]
-fn a_kill_of_the_first_coroutine_is_the_outcome_though_others_go_on() {
+fn a_kill_of_the_first_coroutine_is_the_outcome_while_others_continue() {
     let run = bounded(TWO).run();
     assert_eq!((run.outcome, run.session(0).outcome), (RunOutcome::Killed, SessionOutcome::Killed));
     assert_eq!(run.numbers(0), [7], "the other coroutine ran to its end");

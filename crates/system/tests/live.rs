@@ -97,7 +97,7 @@ fn a_machine_whose_sessions_have_all_ended_lives_until_it_is_stopped() {
 }
 
 #[test]
-fn a_machine_that_is_stopped_early_says_so() {
+fn a_machine_that_is_stopped_early_has_that_outcome() {
     let (mut world, mut seen) = (live(READER), Seen::default());
     world.give(Input::Stop).expect("it lives");
     run_to(&mut world, 10, &mut seen);
@@ -177,7 +177,7 @@ fn what_cannot_be_given_is_refused_with_the_numbers() {
     }
     let full = GiveError::Full { inputs: 2, bytes: 2 * MOST_INPUT_BYTES };
     let one = Input::Bytes { to: Recipient::All, bytes: [0].into() };
-    assert_eq!(world.give(one), Err(full));
+    assert_eq!(world.give(one), Err(full.clone()));
     assert_eq!(world.give(Input::End { to: Recipient::All }), Ok(Frame(0)), "it has no bytes");
     run_to(&mut world, 20, &mut Seen::default());
     assert_eq!(world.give_at(Frame(19), Input::Stop), Err(GiveError::Past { frame: 19, next: 20 }));

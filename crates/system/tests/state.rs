@@ -16,7 +16,7 @@ fn restore(machine: &Machine, bytes: &[u8]) -> Result<World, StateError> {
 }
 
 #[test]
-fn a_restored_machine_goes_on_as_if_it_had_never_stopped() {
+fn a_restored_machine_continues_as_if_it_had_never_stopped() {
     let mut boundaries = 0;
     for seed in 0..SEEDS {
         println!("seed {seed}");

@@ -6,6 +6,7 @@ mod core;
 mod layers;
 mod manifest;
 mod text;
+mod walks;
 
 use crate::tree::{Finding, Tree};
 
@@ -101,6 +102,11 @@ pub const RULES: &[Rule] = &[
         name: "code-map",
         law: "the code map in ARCHITECTURE.md lists every crate, in `ls` order",
         check: text::code_map,
+    },
+    Rule {
+        name: "walk",
+        law: "what ARCHITECTURE.md's walks and table of fast paths name exists; at most 10 and 12 rows",
+        check: walks::walks,
     },
 ];
 

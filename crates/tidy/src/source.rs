@@ -193,6 +193,20 @@ impl<'a> Source<'a> {
         found
     }
 
+    /// The words between `impl` or `trait` and the brace of the innermost such item around the
+    /// token at `index`; none for a free function.
+    #[must_use]
+    pub fn owners(&self, index: usize) -> Vec<&'a str> {
+        let is_owner = |at: usize| self.tokens[at].is("impl") || self.tokens[at].is("trait");
+        for at in (0..index).rev().filter(|at| is_owner(*at)) {
+            let open = (at..index).find(|open| self.is(*open, "{") || self.is(*open, ";"));
+            if let Some(open) = open.filter(|open| self.matching(*open) > index) {
+                return self.tokens[at + 1..open].iter().map(|token| token.text).collect();
+            }
+        }
+        Vec::new()
+    }
+
     /// The names of the modules that are declared for tests only and have their own files.
     #[must_use]
     pub fn test_modules(&self) -> Vec<&'a str> {
@@ -359,11 +373,25 @@ mod tests {
     }
 
     #[test]
+    fn a_method_has_the_words_of_its_impl() {
+        let source = Source::new(
+            "impl<T> A<T> for B { fn a() { let x = impl_it; } } fn b(x: impl C) { } trait D { fn c() {} }",
+        );
+        let owners: Vec<_> =
+            source.functions().iter().map(|function| source.owners(function.index)).collect();
+        assert_eq!(owners[0], ["<", "T", ">", "A", "<", "T", ">", "for", "B"]);
+        assert_eq!(owners[1..], [vec![], vec!["D"]]);
+    }
+
+    #[test]
     fn unclosed_text_does_not_panic() {
         let text = "#![cfg(test)] #[cfg(all(test, x))] pub(crate) fn f<const N: usize>(x: [u8; 2]) { if x { mod m; } } struct S { #[test] a: (B, C), }";
         for end in 0..=text.len() {
             let source = Source::new(&text[..end]);
             let _ = (source.functions(), source.test_modules(), source.code().count());
+            for index in 0..source.tokens.len() {
+                let _ = source.owners(index);
+            }
         }
     }
 }

@@ -600,6 +600,44 @@ fn the_code_map_lists_every_crate() {
     passes("code-map", &with("# Map\n\n- `crates/abi`: words\n- `crates/kernel`: queues\n"));
 }
 
+#[test]
+fn the_walks_name_what_exists() {
+    const CODE: &str = "//! A file.\nimpl Lane { fn switch() {} }\nfn exchange() {}\n";
+    let page = |cell: &str| {
+        let table = format!("| | function | does |\n|---|---|---|\n| 1 | {cell} | `x` |\n");
+        let text = format!("## A yield, a message, a frame\n\n{table}\n## More\n");
+        Tree::of(&[("ARCHITECTURE.md", &text), ("crates/kernel/src/switch.rs", CODE)])
+    };
+    for cell in [
+        "`Lane::switch` (`kernel/switch.rs`)",
+        "`kernel::Lane::switch`, `exchange` (`kernel/switch.rs`)",
+        "`exchange`",
+    ] {
+        passes("walk", &page(cell));
+    }
+    for cell in [
+        "`Lane::switched` (`kernel/switch.rs`)",
+        "`Lane::switch` (`kernel/lane.rs`)",
+        "`Lane::exchange` (`kernel/switch.rs`)",
+        "`exchanged`, `exchange`",
+        "`Batch::switch`",
+    ] {
+        trips("walk", &page(cell));
+    }
+    let rows = |count: usize| {
+        let rows = "| 1 | `exchange` | `switch.rs` |\n".repeat(count).replace("switch", "k/s");
+        let text = format!("## Fast paths\n\n| | where | tested by |\n|---|---|---|\n{rows}");
+        Tree::of(&[
+            ("ARCHITECTURE.md", &text),
+            ("crates/kernel/src/switch.rs", CODE),
+            ("crates/k/tests/s.rs", ""),
+            ("crates/k/src/s.rs", ""),
+        ])
+    };
+    passes("walk", &rows(12));
+    trips("walk", &rows(13));
+}
+
 /// The walk itself, on files of a real folder: what is there is read, builds and dependencies are
 /// not.
 #[test]

@@ -360,6 +360,8 @@ events! {
     Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
+    Control = 66 { session: number, what: number, first: number, second: number, third: number }, "a control input took effect on a session: which, and its numbers (rule 16)";
+    ControlRefused = 67 { session: number, what: number, code: number, found: number, allowed: number }, "a control input could not take effect in its frame: which, why, and the numbers (rule 16)";
     View = 80 { function: number, answer: number }, "a view of the embedder answered: its position among the host functions, and a sum over its results and what it wrote";
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use wavelock_abi::{Cycles, Frame};
 use wavelock_manifest::{Diagnostics, in_words};
 use wavelock_replay::{MachineError, OpenError};
-use wavelock_system::{GiveError, HostFailure, LoadError, StateError};
+use wavelock_system::{ControlRefusal, GiveError, HostFailure, LoadError, StateError};
 
 /// Why an operation was refused. Nothing has changed then, unless a variant says so.
 #[derive(Debug)]
@@ -63,6 +63,13 @@ pub enum Error {
         frame: Frame,
         /// Frames before this one are final.
         confirmed: Frame,
+    },
+    /// A control input could not take effect in its frame. Nothing has changed.
+    Refused {
+        /// The frame.
+        frame: Frame,
+        /// Why.
+        refusal: ControlRefusal,
     },
     /// The machine is being recorded already.
     Recording,
@@ -127,6 +134,7 @@ impl fmt::Display for Error {
                  `MachineBuilder::rollback` keeps more of them open",
                 frame.0, confirmed.0
             ),
+            Self::Refused { frame, refusal } => write!(f, "in frame {}: {refusal}", frame.0),
             Self::Recording => f.write_str("the machine is being recorded already"),
             Self::CommandsPanicked { commands } => {
                 write!(f, "{commands} commands of guests panicked in the host")

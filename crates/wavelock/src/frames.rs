@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{Input, RunOutcome, SessionOutcome, Sink};
+use wavelock_system::{Control, ControlRefusal, Input, RunOutcome, SessionOutcome, Sink};
 use wavelock_trace::Digest;
 
 /// What leaves the machine while a frame runs.
@@ -21,6 +21,8 @@ pub(crate) struct Collected {
     inputs: Vec<Input>,
     /// The frame that ran, for a recorder; none when nothing happened.
     ran: Vec<Arc<Ran>>,
+    /// Control inputs that could not take effect in the frame.
+    pub(crate) refused: Vec<Error>,
     /// Whether a recorder needs the frame, and its events.
     recorded: Option<bool>,
 }
@@ -58,6 +60,10 @@ impl Sink for Collected {
         if self.recorded.is_some() {
             self.inputs = inputs.into();
         }
+    }
+
+    fn refused(&mut self, frame: Frame, _: &Control, refusal: &ControlRefusal) {
+        self.refused.push(Error::Refused { frame, refusal: *refusal });
     }
 
     fn answers(&mut self, _frame: Frame, lane: u16, answers: &[u8]) {

@@ -61,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod control;
 mod engine;
 mod error;
 mod frames;
@@ -82,9 +83,11 @@ pub use remote::Remote;
 pub use report::{FrameReport, Observer, Usage};
 
 pub use wavelock_abi::{Cycles, Frame, LatencyClass, Weight};
+pub use wavelock_kernel::{CapOverrun, CapSettings};
 pub use wavelock_manifest::{Diagnostics, Policy};
 pub use wavelock_replay::{Level, MachineError, OpenError};
 pub use wavelock_system::{
-    GiveError, HostFailure, HostNumber, Limits, LoadError, RunOutcome, SessionOutcome, StateError,
+    ControlRefusal, GiveError, HostFailure, HostNumber, Limits, LoadError, RunOutcome,
+    SessionOutcome, StateError,
 };
 pub use wavelock_trace::Digest;

@@ -250,7 +250,7 @@ impl Machine {
         self.give(Input::Stop)
     }
 
-    fn give(&mut self, input: Input) -> Result<Frame, Error> {
+    pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
         Ok(self.waves.world_mut().give(input)?)
     }
 
@@ -343,7 +343,8 @@ impl Machine {
     }
 
     fn end(&mut self, running: Running) {
-        let Running { frame, collected, mut refused, wall } = running;
+        let Running { frame, mut collected, mut refused, wall } = running;
+        refused.append(&mut collected.refused);
         refused.extend(panicked(self.host.as_ref()));
         let world = self.waves.world();
         let mut ended = Vec::new();

@@ -71,7 +71,7 @@ impl Remote {
         std::mem::take(&mut *self.waiting()).inputs
     }
 
-    fn give(&self, input: Input) -> Result<(), Error> {
+    pub(crate) fn give(&self, input: Input) -> Result<(), Error> {
         let mut waiting = self.waiting();
         let (inputs, bytes) = (waiting.inputs.len(), waiting.bytes + input.size());
         if inputs >= MOST_WAITING_INPUTS || bytes > MOST_WAITING_BYTES {

@@ -53,7 +53,8 @@ impl FrameReport<'_> {
         self.ended
     }
 
-    /// What a [`Remote`](crate::Remote) asked for since the last frame and was refused.
+    /// What a [`Remote`](crate::Remote) asked for since the last frame and was refused, and control
+    /// inputs that could not take effect in this frame.
     #[must_use]
     pub const fn refused(&self) -> &[Error] {
         self.refused

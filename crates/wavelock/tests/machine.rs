@@ -166,7 +166,7 @@ fn other_threads_give_inputs_and_interrupt() {
 }
 
 #[test]
-fn a_machine_ends_when_it_is_told_to_and_can_return() {
+fn a_machine_ends_when_its_stop_input_arrives_and_can_return() {
     let mut machine = machine(9);
     machine.advance().expect("a frame");
     let state = machine.save().expect("a boundary");

@@ -126,7 +126,7 @@ fn wander(seed: u64, workers: usize, states: &BTreeMap<u64, At>, seen: &mut Seen
 }
 
 #[test]
-fn a_machine_that_wanders_is_the_straight_run() {
+fn a_machine_that_rolls_back_at_random_equals_the_straight_run() {
     let mut seen = Seen::default();
     for seed in 0..MACHINES {
         let (states, summary) = straight(seed);

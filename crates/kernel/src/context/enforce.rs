@@ -212,7 +212,7 @@ impl Lane {
         let hot = self.slab.hot(slot);
         let is_runnable = match hot.place {
             Place::Running => !self.in_slice,
-            Place::Held => hot.held.is_empty(),
+            Place::Throttled => hot.held.is_empty(),
             place => place.is_ready(),
         };
         if is_runnable {
@@ -278,20 +278,20 @@ impl Lane {
             return None;
         }
         self.throttle(slot, context);
-        Some(Stopped::Held)
+        Some(Stopped::Throttled)
     }
 
     /// Holds back a holder, which has left the runnable set, until its context's next refill.
     fn throttle(&mut self, slot: u32, context: u32) {
         self.tier_mut().push_release(context, ContextPhase::Throttled);
         let hot = self.slab.hot_mut(slot);
-        hot.held = hot.held.with(HoldReason::Throttled);
+        hot.held = hot.held.with(HoldReason::Context);
         self.hold_back(slot);
     }
 
     pub(crate) fn unthrottle(&mut self, slot: u32) {
         let hot = self.slab.hot_mut(slot);
-        hot.held = hot.held.without(HoldReason::Throttled);
+        hot.held = hot.held.without(HoldReason::Context);
     }
 
     /// Removes a queued holder from the tier.
@@ -451,7 +451,7 @@ impl Lane {
         }
         self.leave_runnable(slot);
         self.hold_back(slot);
-        Stopped::Held
+        Stopped::Throttled
     }
 
     /// Applies the overrun policy to the current holder, whose context has no ready refill. A
@@ -496,7 +496,7 @@ impl Lane {
         }
         self.leave_runnable(slot);
         self.throttle(slot, context);
-        Stopped::Held
+        Stopped::Throttled
     }
 
     /// Writes a context's notification cell; the timeout channel is notified if it was empty.

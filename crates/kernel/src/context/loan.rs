@@ -180,7 +180,7 @@ impl Lane {
                 self.give_back(held, lender);
             }
         }
-        if self.slab.hot(slot).held.contains(HoldReason::Throttled) {
+        if self.slab.hot(slot).held.contains(HoldReason::Context) {
             self.unstrand(slot);
         }
     }

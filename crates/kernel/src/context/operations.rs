@@ -222,7 +222,7 @@ impl Lane {
         tier.by_coroutine[coroutine as usize] = context;
         let entry = tier.context_mut(context);
         (entry.holder, entry.phase, entry.is_missed) = (coroutine, ContextPhase::Waiting, false);
-        if self.slab.hot(coroutine).held.contains(HoldReason::Throttled) {
+        if self.slab.hot(coroutine).held.contains(HoldReason::Context) {
             self.unstrand(coroutine);
         }
         if self.slab.hot(coroutine).place == Place::Running && self.in_slice {
@@ -317,7 +317,7 @@ impl Lane {
     fn strand(&mut self, slot: u32, was_runnable: bool) {
         self.tier_mut().stranded += 1;
         let hot = self.slab.hot_mut(slot);
-        hot.held = hot.held.with(HoldReason::Throttled);
+        hot.held = hot.held.with(HoldReason::Context);
         if was_runnable {
             self.hold_back(slot);
         }

@@ -139,7 +139,7 @@ fn left(stopped: Stopped) -> Left {
         Stopped::Requeued => Left::Requeued,
         Stopped::Kept => Left::Kept,
         Stopped::Waiting => Left::Waiting,
-        Stopped::Held => Left::Held,
+        Stopped::Throttled => Left::Held,
         Stopped::Ended => Left::Ended,
     }
 }

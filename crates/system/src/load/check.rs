@@ -234,7 +234,7 @@ fn deviations(spec: &MachineSpec) -> Result<(), LoadError> {
 }
 
 /// Every part of a cap can be enforced, and its period counted.
-fn caps(spec: &MachineSpec) -> Result<(), LoadError> {
+pub(crate) fn caps(spec: &MachineSpec) -> Result<(), LoadError> {
     let gap = spec.longest_gap();
     let least = Cycles(2 * (gap.0 + SCHEDULER_COSTS_V1.switch.0));
     for session in &spec.sessions {

@@ -88,6 +88,7 @@ pub(super) fn make_session(
         exit: 0,
         exiting: false,
         ended: None,
+        ended_by_host: false,
         first_faulted: false,
         faults: Vec::new(),
         fault_stacks: Vec::new(),

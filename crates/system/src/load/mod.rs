@@ -16,7 +16,7 @@ mod place;
 mod warn;
 mod wire;
 
-pub(crate) use check::{check_references, check_spec};
+pub(crate) use check::{caps as check_caps, check_references, check_spec};
 pub use error::{LoadError, MissingImport, Warning};
 pub(crate) use link::can_park_or_watch;
 
@@ -59,6 +59,19 @@ impl World {
     /// # Errors
     /// See [`LoadError`]; nothing has run.
     pub fn load(
+        spec: MachineSpec,
+        inputs: Vec<InputEvent>,
+        keep_events: bool,
+    ) -> Result<Loaded, LoadError> {
+        let spec = match &spec.origin {
+            Some(origin) => (**origin).clone(),
+            None => spec,
+        };
+        Self::load_as_is(spec, inputs, keep_events)
+    }
+
+    /// The same, with what control inputs have changed: to restore a state.
+    pub(crate) fn load_as_is(
         spec: MachineSpec,
         inputs: Vec<InputEvent>,
         keep_events: bool,

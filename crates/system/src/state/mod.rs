@@ -18,12 +18,14 @@ mod lane;
 mod session;
 
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, record};
-use crate::errors::errors;
+use crate::errors::{InWords, errors};
+use crate::identity::SpecError;
 use crate::input::InputEvent;
 use crate::load::LoadError;
 use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use session::can_be_on;
 use wavelock_abi::{Frame, SessionId};
@@ -69,7 +71,7 @@ errors! {
             at: usize,
             /// What it should be.
             what: &'static str,
-        } => "byte {at} of the state cannot be decoded: {what}",
+        } => "byte {at} of the state cannot be decoded: {}" (InWords(what)),
         /// Parts that must fit each other do not.
         Inconsistent {
             /// The session.
@@ -91,6 +93,11 @@ errors! {
             /// Why.
             error: DecodeError,
         } => "session {} of the state: {error}" (session.0),
+        /// What control inputs have made of the machine's description cannot be read.
+        Amended {
+            /// Why.
+            error: SpecError,
+        } => "the state's description of the machine: {error}",
         /// The machine itself could not be made.
         Load {
             /// Why.
@@ -165,6 +172,35 @@ impl StateHead {
     }
 }
 
+/// What a state names its machine by: its description, and what control inputs have made of it.
+fn machine_digest(spec: &MachineSpec, amended: Option<&[u8]>) -> Digest {
+    let loaded = Digest::of(&spec.identity());
+    match amended {
+        None => loaded,
+        Some(amended) => Digest::of(&[&loaded.0, amended].concat()),
+    }
+}
+
+/// The description that control inputs have changed, after the head of a state.
+fn read_amended(
+    spec: MachineSpec,
+    machine: Digest,
+    input: &mut Reader<'_>,
+) -> Result<MachineSpec, StateError> {
+    let amended = input.blob().map_err(|_| StateError::OtherMachine)?;
+    if machine != machine_digest(&spec, Some(amended)) {
+        return Err(StateError::OtherMachine);
+    }
+    let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+    let origin = match spec.origin {
+        Some(origin) => origin,
+        None => Arc::new(spec),
+    };
+    let changed = MachineSpec::from_identity(amended, modules);
+    let changed = changed.map_err(|error| StateError::Amended { error })?;
+    Ok(MachineSpec { origin: Some(origin), ..changed })
+}
+
 fn read_head(input: &mut Reader<'_>) -> Result<(StateHead, Digest), StateError> {
     let found = u32::read(input)?;
     if found != STATE_VERSION {
@@ -187,9 +223,11 @@ impl World {
         let mut out = Writer::new(Width::Native);
         out.has_late_waits = self.spec.has_late_waits();
         STATE_VERSION.write(&mut out);
-        Digest::of(&self.spec.identity()).write(&mut out);
+        let amended = self.spec.origin.is_some().then(|| self.spec.own_identity());
+        machine_digest(&self.spec, amended.as_deref()).write(&mut out);
         let head = StateHead { digest: self.digest(), ..self.progress.clone() };
         head.write(&mut out);
+        amended.iter().for_each(|amended| out.blob(amended));
         if head.frame == Frame::ZERO {
             return Ok(out.bytes);
         }
@@ -311,9 +349,11 @@ impl World {
     ) -> Result<Self, StateError> {
         let mut input = Reader::new(outline, Width::Native);
         let (head, machine) = read_head(&mut input)?;
-        if machine != Digest::of(&spec.identity()) {
-            return Err(StateError::OtherMachine);
-        }
+        let spec = if machine == machine_digest(&spec, None) {
+            spec
+        } else {
+            read_amended(spec, machine, &mut input)?
+        };
         let mut inputs = inputs;
         if spec.live {
             inputs.retain(|event| event.frame >= head.frame);
@@ -324,7 +364,7 @@ impl World {
                 delivered.ok_or(input.malformed("more inputs delivered than there are"))?;
             inputs.drain(..delivered);
         }
-        let loaded = Self::load(spec, inputs, keep_events);
+        let loaded = Self::load_as_is(spec, inputs, keep_events);
         let mut world = loaded.map_err(|error| StateError::Load { error })?.world;
         if head.frame == Frame::ZERO {
             input.finish()?;

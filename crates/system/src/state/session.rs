@@ -180,7 +180,7 @@ parts! {
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
         capabilities as Update, calls as Update, watches as Update
         fixed
-        ended, lanes, machine, startup, tasks, channels, made_channels,
+        ended, ended_by_host, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, sharing, class, port_names, args, env,
         output, log, profile, kills, fault_stacks, missed_ports,
     }

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{Cycles, LaneId, SessionId};
+use wavelock_abi::{Cycles, Frame, LaneId, SessionId};
 use wavelock_module::{Limits, Module};
 
 /// The rules, or one of them broken.
@@ -23,6 +23,8 @@ pub(crate) enum Rules {
     OneOrder,
     /// An unpark of a coroutine that is not parked is lost.
     LostWake,
+    /// A snapshot forgets which coroutines an operator holds.
+    LostHold,
     /// Every end is interrupted after this step, and started again.
     Cut(usize),
 }
@@ -42,6 +44,10 @@ impl Rules {
 
     pub(crate) fn keeps_wakes(self) -> bool {
         self != Self::LostWake
+    }
+
+    pub(crate) fn keeps_holds(self) -> bool {
+        self != Self::LostHold
     }
 
     pub(crate) fn settles_alone(self) -> bool {
@@ -308,7 +314,7 @@ fn machine_of_ends() -> MachineSpec {
 }
 
 #[test]
-fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
+fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     let run = |rules: Rules| {
         let mut world = World::load(machine_of_ends(), Vec::new(), false).expect("loads").world;
         world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
@@ -336,4 +342,42 @@ fn an_end_that_is_cut_off_between_any_two_steps_and_begun_anew_ends_the_same() {
     for done in 0..crate::ending::MOST_STEPS {
         assert_eq!(run(Rules::Cut(done)), whole, "interrupted after step {done}");
     }
+}
+
+/// The digest of a live machine whose session is held from frame 3 on, and is rolled back to frame
+/// 5 after it ran to frame 9.
+fn held_over_a_rollback(rules: Rules, rolls_back: bool) -> wavelock_trace::Digest {
+    let text = format!(
+        r#"(module {IMPORTS} (func (export "_start")
+            (loop $more (drop (call $output (i32.const 0) (i32.const 2)))
+                (call $sleep (i64.const 1)) (br $more))))"#
+    );
+    let mut spec = MachineSpec { live: true, ..MachineSpec::new() };
+    let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
+    let module = spec.add_module(Arc::new(module), text.as_bytes());
+    spec.add_session("main", module);
+    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    let session = SessionId(0);
+    let hold = crate::Input::Control(crate::Control::Hold { session });
+    world.give_at(Frame(3), hold).expect("in range");
+    let run_to = |world: &mut World, frame| {
+        world.allow(Frame(frame));
+        world.run_allowed(&mut ()).expect("the host can");
+    };
+    run_to(&mut world, 5);
+    let snapshot = world.snapshot().expect("a boundary");
+    run_to(&mut world, 9);
+    if rolls_back {
+        world.roll_back(&snapshot);
+        run_to(&mut world, 9);
+    }
+    world.digest()
+}
+
+#[test]
+fn a_snapshot_that_loses_a_hold_is_noticed() {
+    let straight = held_over_a_rollback(Rules::Kept, false);
+    assert_eq!(held_over_a_rollback(Rules::Kept, true), straight);
+    assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
 }
