@@ -206,7 +206,7 @@ impl Lane {
         if self.fair.is_some() || self.current != NIL {
             return self.explain().map(|explanation| explanation.winner.tag);
         }
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks());
         let best = if best == NIL { self.caps.background } else { best };
         if best == NIL {
             return None;
@@ -278,7 +278,7 @@ impl Lane {
             Policy::Priority { .. } => u64::from(hot.class),
             Policy::ProgressAware { .. } => {
                 let holder = hot.class == 1;
-                let others_turn = self.streak >= crate::policy::PROGRESS_STREAK;
+                let others_turn = self.ready.streak >= crate::policy::PROGRESS_STREAK;
                 u64::from(holder != others_turn)
             }
         };

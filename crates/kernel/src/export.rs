@@ -12,7 +12,7 @@ use crate::context::{Tier, TierState};
 use crate::counters::Tally;
 use crate::fair::{FairLane, FairSessionState, FairState};
 use crate::heap::{self, ByArrival};
-use crate::lane::{Inheritance, Lane, LaneSettings};
+use crate::lane::{Inheritance, Lane, LaneSettings, WaveEnd};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
 use crate::record::{NIL, Place};
@@ -199,7 +199,7 @@ impl Lane {
             operations: self.operations,
             frame: self.frame,
             frame_mark: self.frame_mark,
-            wave_end: (Cycles(self.wave_end), self.last_step),
+            wave_end: (Cycles(self.wave_end.clock), self.wave_end.step),
             current: (self.current != NIL).then_some(self.current),
             quantum_left: Cycles(self.quantum_left),
             boundary: self.boundary,
@@ -211,7 +211,7 @@ impl Lane {
             }),
             arrivals: self.arrivals,
             steps: self.steps,
-            streak: self.streak,
+            streak: self.ready.streak,
             wakes: self.tally.wakes,
             tallies: [self.tally.refused_wakes, self.tally.preemptions, self.tally.handoffs],
             records: self.slab.slots().map(|slot| self.export_record(slot)).collect(),
@@ -300,7 +300,7 @@ impl Lane {
         self.operations = state.operations;
         self.frame = state.frame;
         self.frame_mark = state.frame_mark;
-        (self.wave_end, self.last_step) = (state.wave_end.0.0, state.wave_end.1);
+        self.wave_end = WaveEnd { clock: state.wave_end.0.0, step: state.wave_end.1 };
         self.current = state.current.unwrap_or(NIL);
         self.quantum_left = state.quantum_left.0;
         self.boundary = state.boundary;
@@ -312,7 +312,7 @@ impl Lane {
         });
         self.arrivals = state.arrivals;
         self.steps = state.steps;
-        self.streak = state.streak;
+        self.ready.streak = state.streak;
         let [refused_wakes, preemptions, handoffs] = state.tallies;
         let wakes = state.wakes;
         self.tally = Tally { wakes, refused_wakes, preemptions, handoffs, ..Tally::default() };

@@ -161,6 +161,14 @@ pub(crate) enum Inheritance {
     Rest(Cycles),
 }
 
+/// When the wave is over: at this clock, or after this step. Both are 0 before the first wave; then
+/// one is set by the wave's span, and the other is [`u64::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WaveEnd {
+    pub(crate) clock: u64,
+    pub(crate) step: u64,
+}
+
 /// Counts of coroutines that are in no queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
@@ -220,9 +228,7 @@ pub struct Lane {
     pub(crate) frame: Frame,
     /// Totals at the start of the frame, for its row.
     pub(crate) frame_mark: LaneTotals,
-    pub(crate) wave_end: u64,
-    /// The step after which the wave is over.
-    pub(crate) last_step: u64,
+    pub(crate) wave_end: WaveEnd,
     pub(crate) cache: Cache,
 
     /// The current coroutine's slot, or [`NIL`].
@@ -244,8 +250,6 @@ pub struct Lane {
     pub(crate) arrivals: u64,
     /// The ready-set digest.
     pub(crate) digest: u64,
-    /// Picks of token holders in a row, for `ProgressAware`.
-    pub(crate) streak: u32,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
     /// Picks that are not the policy's, ascending; nearly always none.
@@ -288,8 +292,7 @@ impl Lane {
             steps: 0,
             frame: Frame::ZERO,
             frame_mark: LaneTotals::default(),
-            wave_end: 0,
-            last_step: 0,
+            wave_end: WaveEnd { clock: 0, step: 0 },
             cache,
             current: NIL,
             quantum_left: 0,
@@ -300,7 +303,6 @@ impl Lane {
             preferred: None,
             arrivals: 0,
             digest: 0,
-            streak: 0,
             counts: Counts::default(),
             tally: Tally::default(),
             deviations: Vec::new(),
@@ -323,13 +325,13 @@ impl Lane {
             && self.tier.is_none()
             && self.caps.is_empty()
             && !self.tally.is_measured
-            && self.last_step == u64::MAX
+            && self.wave_end.step == u64::MAX
             && !cfg!(feature = "plain");
         let pick_cost = costs.of(SchedulerOperation::Pick).0;
         let frame_end = (self.frame.0 + 1) * frame_cycles.0;
         // The frame's end when both are equal (semantics 25).
-        let ends_frame = frame_end <= self.wave_end;
-        let end = frame_end.min(self.wave_end);
+        let ends_frame = frame_end <= self.wave_end.clock;
+        let end = frame_end.min(self.wave_end.clock);
         Cache {
             quantum: policy.quantum().0,
             is_fifo,
@@ -442,7 +444,7 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.clock >= self.cache.end || self.steps >= self.last_step
+        self.clock >= self.cache.end || self.steps >= self.wave_end.step
     }
 
     /// The least of what limits a slice of the current coroutine now, and which it is (semantics
@@ -529,7 +531,7 @@ impl Lane {
         if matches!(self.settings.policy, Policy::ProgressAware { .. })
             && place != Place::ReadyBackground
         {
-            self.streak = if class == 1 { self.streak.saturating_add(1) } else { 0 };
+            self.ready.streak = if class == 1 { self.ready.streak.saturating_add(1) } else { 0 };
         }
         self.current = slot;
         self.book(SchedulerOperation::Pick);

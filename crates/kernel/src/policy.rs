@@ -218,9 +218,8 @@ impl Policy {
         }
     }
 
-    /// The record to pick, [`NIL`] when none is ready. `picks` is the lane's pick count, `streak`
-    /// its holder picks in a row.
-    pub(crate) fn select(&self, slab: &Slab, ready: &Ready, picks: u64, streak: u32) -> u32 {
+    /// The record to pick, [`NIL`] when none is ready. `picks` is the lane's pick count.
+    pub(crate) fn select(&self, slab: &Slab, ready: &Ready, picks: u64) -> u32 {
         match self.kind().selector() {
             Selector::Only => ready.first(slab, 0),
             Selector::Highest => {
@@ -229,7 +228,7 @@ impl Policy {
             Selector::Aged => select_aged(slab, ready, picks),
             Selector::Holders => {
                 let (holder, other) = (ready.first(slab, 1), ready.first(slab, 0));
-                let serves_other = holder == NIL || other != NIL && streak >= PROGRESS_STREAK;
+                let serves_other = holder == NIL || other != NIL && ready.streak >= PROGRESS_STREAK;
                 if serves_other { other } else { holder }
             }
         }

@@ -179,7 +179,7 @@ impl Lane {
             self.preferred = None;
             return slot;
         }
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks());
         let best = if best == NIL { self.caps.background } else { best };
         if self.preferred.is_some() { self.choose_preferred(best) } else { best }
     }
@@ -236,7 +236,7 @@ impl Lane {
         if let Some(fair) = &self.fair {
             return fair.prefers_another();
         }
-        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        let best = self.settings.policy.select(&self.slab, &self.ready, self.picks());
         best != NIL && self.settings.policy.outranks(&self.slab, best, self.current, self.picks())
     }
 
@@ -321,7 +321,7 @@ impl Lane {
         self.fair = fair;
         self.preferred = None;
         self.refresh();
-        self.streak = 0;
+        self.ready.streak = 0;
         let living: Vec<u32> =
             self.slab.slots().filter(|&slot| !self.slab.hot(slot).place.is_ended()).collect();
         living.iter().for_each(|&slot| self.adopt(slot, None, Share::default()));

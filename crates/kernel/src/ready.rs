@@ -32,11 +32,13 @@ pub(crate) struct Ready {
     classes: Box<[Class; 256]>,
     /// The classes that are not empty.
     occupied: Bitmap256,
+    /// Picks of token holders in a row, for `ProgressAware`.
+    pub(crate) streak: u32,
 }
 
 impl Ready {
     pub(crate) fn new() -> Self {
-        Self { classes: Box::new([Class::EMPTY; 256]), occupied: Bitmap256::default() }
+        Self { classes: Box::new([Class::EMPTY; 256]), occupied: Bitmap256::default(), streak: 0 }
     }
 
     /// The classes that are not empty.

@@ -8,7 +8,7 @@
 //!
 //! Elsewhere: which lane's clock is the latest and when a wave ends for all (`exchange`).
 
-use crate::lane::Lane;
+use crate::lane::{Lane, WaveEnd};
 use crate::ledger::FrameRow;
 use crate::queue::Entrance;
 use crate::record::{NIL, PREFETCH};
@@ -79,9 +79,9 @@ impl Lane {
         if let Some(fair) = &mut self.fair {
             fair.rebase();
         }
-        (self.wave_end, self.last_step) = match span {
-            Span::Picks(picks) => (u64::MAX, self.steps + u64::from(picks)),
-            Span::Until(end) => (end.0, u64::MAX),
+        self.wave_end = match span {
+            Span::Picks(picks) => WaveEnd { clock: u64::MAX, step: self.steps + u64::from(picks) },
+            Span::Until(end) => WaveEnd { clock: end.0, step: u64::MAX },
         };
         self.refresh();
     }

@@ -139,11 +139,11 @@ impl Lane {
         if slot == NIL {
             return None;
         }
-        let streak = self.streak;
+        let streak = self.ready.streak;
         let (_, _, switched) = self.take(slot);
         let Some(context) = context else { return Some(switched) };
         // A pick of the tier does not count for the policy.
-        self.streak = streak;
+        self.ready.streak = streak;
         let tier = self.tier_mut();
         tier.payer = Payer::Context(context);
         let now = Cycles(tier.charged_until);

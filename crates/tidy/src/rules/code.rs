@@ -30,7 +30,7 @@ const UNSAFE_HOMES: [&str; 4] = [
 const COLUMNS: usize = 100;
 
 /// Maximum number of fields of the kernel's `Lane`: its caches belong in a struct of their own.
-const LANE_FIELDS: usize = 48;
+const LANE_FIELDS: usize = 30;
 
 /// Directories of guests with prebuilt modules. These contain the line numbers of their sources, so
 /// wrapping a line would make a rebuilt module differ from the committed one.
