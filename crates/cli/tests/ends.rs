@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use wavelock_cli::manifest::{Key, TABLES, Takes};
+use wavelock_cli::manifest::{Key, LIMITS, TABLES, Takes};
 
 /// Number of manifests.
 const MANIFESTS: u64 = 250;
@@ -55,6 +55,11 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
     let text = |text: String| format!("\"{text}\"");
     match key.takes {
         Takes::Number { least, most, default } => {
+            let of_machine = LIMITS.iter().find(|of| of.name == key.name).map(|of| &of.takes);
+            let default = match of_machine {
+                Some(Takes::Number { default, .. }) => *default,
+                _ => default,
+            };
             let usual = default.unwrap_or(least.saturating_add(random.below(6)));
             // Large numbers of sessions are tested in `large.rs`.
             let most = if key.name == "count" { 3 } else { most };
@@ -68,6 +73,7 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
                 _ => usual,
             };
             match key.name {
+                "most_gap_cycles" => (if random.one_in(8) { number } else { 100_000 }).to_string(),
                 "budget_cycles" => (if random.one_in(8) { number } else { 9_000 }).to_string(),
                 "period_cycles" => (if random.one_in(8) { number } else { 300_000 }).to_string(),
                 "deadline_cycles" => (if random.one_in(8) { number } else { 200_000 }).to_string(),

@@ -204,11 +204,8 @@ impl Collector {
         });
         let scheduler = scheduler.collect();
         let (contexts, contexts_not_kept) = context_rows(world);
-        let mut summary =
+        let summary =
             summary::object(world, run, &Sources::default(), Unfinished::Interrupted, None);
-        for (lane, full) in summary.lanes.iter_mut().zip(&self.full_frames) {
-            lane.full_frames = Some(*full);
-        }
         let sessions = self
             .sessions
             .into_iter()
@@ -229,6 +226,7 @@ impl Collector {
             scheduler,
             sessions,
             busy_frames,
+            full_frames: self.full_frames,
             metrics,
             waves: waves_row(world, run),
             contexts,

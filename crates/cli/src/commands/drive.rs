@@ -189,7 +189,7 @@ impl Driven<'_> {
                 let mut text =
                     summary::print(world, &run, &sources, ending.unfinished(), &telemetry);
                 if measure {
-                    text += &lanes::table(&lanes::rows(world)).render();
+                    text += &lanes::table(&lanes::rows(world), &[]).render();
                 }
                 text
             });

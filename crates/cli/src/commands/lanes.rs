@@ -22,13 +22,13 @@ fn row(lane: &LaneSummary) -> LaneRow {
         idle: lane.idle.0,
         counters: counters.collect(),
         wakes: sources.map(|(source, count)| (source.name().to_owned(), count)).collect(),
-        full_frames: None,
     }
 }
 
-/// The rows as a table with a column per lane. Counters that are zero on every lane are left out.
+/// The rows as a table with a column per lane, and the full frames of each lane if they are known.
+/// Counters that are zero on every lane are left out.
 #[must_use]
-pub(crate) fn table(rows: &[LaneRow]) -> Table {
+pub(crate) fn table(rows: &[LaneRow], full_frames: &[u64]) -> Table {
     let shown = rows.len().min(HEADS.len());
     let mut columns = vec![("per lane", Align::Left)];
     columns.extend(HEADS[..shown].iter().map(|&head| (head, Align::Right)));
@@ -36,8 +36,9 @@ pub(crate) fn table(rows: &[LaneRow]) -> Table {
         columns.push(("other lanes", Align::Right));
     }
     let mut table = Table::new(&columns);
-    let mut line = |name: String, of: &dyn Fn(&LaneRow) -> Option<u64>| {
-        let values: Vec<Option<u64>> = rows.iter().map(of).collect();
+    let mut line = |name: String, of: &dyn Fn(usize, &LaneRow) -> Option<u64>| {
+        let values: Vec<Option<u64>> =
+            rows.iter().enumerate().map(|(at, row)| of(at, row)).collect();
         if values.iter().all(|value| value.unwrap_or(0) == 0) {
             return;
         }
@@ -48,16 +49,16 @@ pub(crate) fn table(rows: &[LaneRow]) -> Table {
         }
         table.row(cells);
     };
-    line("charged cycles".to_owned(), &|row| Some(row.charged));
-    line("overhead cycles".to_owned(), &|row| Some(row.overhead));
-    line("idle cycles".to_owned(), &|row| Some(row.idle));
-    line("full frames".to_owned(), &|row| row.full_frames);
+    line("charged cycles".to_owned(), &|_, row| Some(row.charged));
+    line("overhead cycles".to_owned(), &|_, row| Some(row.overhead));
+    line("idle cycles".to_owned(), &|_, row| Some(row.idle));
+    line("full frames".to_owned(), &|lane, _| full_frames.get(lane).copied());
     for counter in Counter::ALL {
-        line(counter.name().to_owned(), &|row| row.counters.get(counter.name()).copied());
+        line(counter.name().to_owned(), &|_, row| row.counters.get(counter.name()).copied());
     }
     for source in WakeSource::ALL {
         let name = format!("wakes by {}", source.name());
-        line(name, &|row| row.wakes.get(source.name()).copied());
+        line(name, &|_, row| row.wakes.get(source.name()).copied());
     }
     table
 }

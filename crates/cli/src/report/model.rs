@@ -392,9 +392,6 @@ pub struct LaneRow {
     pub counters: BTreeMap<String, u64>,
     /// Its wakes by source.
     pub wakes: BTreeMap<String, u64>,
-    /// In a report: its frames without idle time, in which there was more work than it could do.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub full_frames: Option<u64>,
 }
 
 /// The instances of a counted session together.
@@ -633,6 +630,9 @@ pub struct Report {
     pub sessions: Vec<SessionCosts>,
     /// Frames that were run (not skipped).
     pub busy_frames: u64,
+    /// By lane: the frames in which it was never idle, so that it had as much work as it can do.
+    #[serde(default)]
+    pub full_frames: Vec<u64>,
     /// Each metric over those frames, in table order.
     pub metrics: Vec<MetricRow>,
     /// The waves; empty in reports of earlier builds.

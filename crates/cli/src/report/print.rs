@@ -18,7 +18,11 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     text.push_str(&caps(report, top));
     text.insert_str(head(report).len(), &waves::head(report));
     section(&mut text, "Services", &services(report, top));
-    section(&mut text, "Lanes", &crate::commands::lane_table(&report.summary.lanes));
+    section(
+        &mut text,
+        "Lanes",
+        &crate::commands::lane_table(&report.summary.lanes, &report.full_frames),
+    );
     section(&mut text, "Contexts", &contexts::contexts(report, top));
     section(&mut text, "Time of contexts", &contexts::executed(report, top));
     section(&mut text, "Priority inversions", &inversions::table(report, top));
