@@ -453,8 +453,8 @@ impl Group {
         self.release_session(lane, session);
     }
 
-    /// `proc_exit`: every other coroutine of the session ends too; those on other lanes at the
-    /// wave's end.
+    /// `proc_exit`, or a cap that ends its session: every other coroutine of the session ends too;
+    /// those on other lanes at the wave's end.
     pub(crate) fn exit_session(&mut self, lane: LaneIndex, session: SessionIndex) {
         let state = &mut self.sessions[session];
         if state.ended.is_some() {
@@ -468,17 +468,31 @@ impl Group {
         self.cancel_lane(lane, session);
     }
 
-    /// Cancels the coroutines that a session has on this lane, in slot order.
+    /// Ends the coroutines that a session has on this lane, in slot order: killed, if it was killed
+    /// as a whole, else canceled.
     pub(crate) fn cancel_lane(&mut self, lane: LaneIndex, session: SessionIndex) {
         let own = self.lanes[lane].id;
         let tasks = &self.sessions[session].tasks;
         let slots = tasks.iter_live().map(|(slot, _)| slot);
         let slots: Vec<u32> = slots.filter(|&slot| tasks.lane_at(slot) == own).collect();
         for slot in slots {
-            if self.sessions[session].ended.is_none() {
-                self.cancel_task(lane, TaskIndex { session, slot });
+            let (state, at) = (&mut self.sessions[session], TaskIndex { session, slot });
+            if state.ended.is_some() {
+                return;
             }
+            self.cancel_or_kill(lane, at);
         }
+    }
+
+    /// Ends a coroutine of a session that exited or was killed as a whole.
+    pub(crate) fn cancel_or_kill(&mut self, lane: LaneIndex, at: TaskIndex) {
+        let state = &mut self.sessions[at.session];
+        if !state.kills.is_whole() {
+            return self.cancel_task(lane, at);
+        }
+        state.kills.count += 1;
+        self.withdraw(lane, at);
+        self.end_task(lane, at, EndStatus::Killed, 0);
     }
 
     /// Ends a coroutine of this lane that is not running: out of the kernel and every wait queue,

@@ -380,7 +380,7 @@ impl Group {
         if state.exiting {
             return Err(Errno::Denied.into());
         }
-        if state.tasks.occupied() >= self.shared.limits.coroutines {
+        if state.tasks.occupied() >= state.limits.coroutines {
             return Err(Errno::Limit.into());
         }
         let mut coroutine = Coroutine::start(&state.machine, function, &[argument])
@@ -490,8 +490,8 @@ impl Group {
 /// Channels.
 impl Group {
     fn make_channel(&mut self, site: Site<'_>, capacity: i32) -> HostResult {
-        let limits = &self.shared.limits;
         let state = &mut self.sessions[site.session];
+        let limits = state.limits;
         let capacity = u32::try_from(capacity).ok().filter(|&capacity| capacity >= 1);
         let capacity = capacity.ok_or(Errno::Invalid)?;
         if capacity > limits.channel_capacity || state.made_channels >= limits.channels {
@@ -756,7 +756,7 @@ impl Group {
     fn output(&mut self, site: Site<'_>, region: Region) -> HostResult {
         let state = &self.sessions[site.session];
         state.bytes(region)?;
-        if region.length as usize > self.shared.limits.output_bytes as usize - state.output.len() {
+        if region.length as usize > state.limits.output_bytes as usize - state.output.len() {
             return Err(Errno::Limit.into());
         }
         let bytes = self.paid_bytes(site, region)?;

@@ -62,6 +62,7 @@ mod spec;
 mod control;
 mod live;
 mod load;
+mod start;
 
 mod channel;
 mod index;
@@ -137,7 +138,8 @@ pub use profile::{FrameCosts, HostCost, Profile};
 pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
 pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;
-pub use spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
+pub use spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
+pub use start::{LaterModule, NewSession};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};
 pub use world::{HostFailure, RunOutcome, Sink, Stage, World};

@@ -40,6 +40,12 @@ impl Rules {
         true
     }
 
+    /// Whether a snapshot has the holds of an operator.
+    #[inline]
+    pub(crate) const fn keeps_holds(self) -> bool {
+        true
+    }
+
     /// The frame of an input that is given for `frame`.
     #[inline]
     pub(crate) const fn reply_frame(self, frame: Frame, _input: &Input) -> Frame {
@@ -49,12 +55,6 @@ impl Rules {
     /// The inputs to come after a return to a snapshot that holds these.
     pub(crate) fn kept_inputs(self, inputs: &VecDeque<Given>) -> VecDeque<Given> {
         inputs.clone()
-    }
-
-    /// Whether a snapshot has the holds of an operator.
-    #[inline]
-    pub(crate) const fn keeps_holds(self) -> bool {
-        true
     }
 
     /// Whether each group settles the effects that concern only itself, before the rest is applied

@@ -11,6 +11,7 @@ use crate::input::InputQueue;
 use crate::kill::Kills;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
+use crate::spec::Limits;
 use crate::task::{EndStatus, TaskTable};
 use crate::watch::Watches;
 use alloc::boxed::Box;
@@ -148,6 +149,8 @@ pub(crate) struct SessionState {
     /// Who shares its lanes by weight.
     pub(crate) sharing: Sharing,
     pub(crate) class: LatencyClass,
+    /// Its limits: its own, else the machine's.
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTable,
     pub(crate) channels: Vec<Channel>,
     /// Channels that the guest made itself: the last of `channels`.
@@ -175,7 +178,8 @@ pub(crate) struct SessionState {
     pub(crate) profile: Option<Box<Profile>>,
     pub(crate) messages: u64,
     pub(crate) exit: i32,
-    /// `proc_exit` was called: coroutines on other lanes end at the wave's end.
+    /// `proc_exit` was called, or it was killed as a whole: coroutines on other lanes end at the
+    /// wave's end.
     pub(crate) exiting: bool,
     pub(crate) ended: Option<SessionOutcome>,
     /// The host ends it: set for the length of the end.

@@ -18,6 +18,7 @@ use crate::live::Given;
 use crate::parcels::Parcel;
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
+use crate::start::Planned;
 use crate::state::{StateError, StateHead};
 use crate::wave_profile::WaveProfile;
 use crate::world::{Phase, World};
@@ -71,6 +72,7 @@ struct Kept {
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
+    planned: Option<Planned>,
     replies: BTreeSet<(SessionId, u64)>,
     is_stopping: bool,
     ended_sessions: usize,
@@ -260,6 +262,7 @@ impl World {
             wired_senders: self.wired_senders.clone(),
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
+            planned: self.planned.clone(),
             replies: self.replies.clone(),
             is_stopping: self.is_stopping,
             ended_sessions: self.ended_sessions,
@@ -303,6 +306,7 @@ impl World {
             wired_senders: kept.wired_senders.clone(),
             inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
+            planned: kept.planned.clone(),
             replies: kept.replies.clone(),
             until: self.until,
             host_code: self.host_code.take(),

@@ -81,6 +81,11 @@ pub enum Error {
         /// Frames before this one are final.
         confirmed: Frame,
     },
+    /// A session that is started while the machine runs cannot have a guaranteed budget.
+    NoBudget {
+        /// The session.
+        session: String,
+    },
     /// A control input could not take effect in its frame. Nothing has changed.
     Refused {
         /// The frame.
@@ -159,6 +164,11 @@ impl fmt::Display for Error {
                 "the snapshot is of frame {}, but frames before {} are confirmed: a larger \
                  `MachineBuilder::rollback` keeps more of them open",
                 frame.0, confirmed.0
+            ),
+            Self::NoBudget { session } => write!(
+                f,
+                "session `{session}` starts while the machine runs and cannot have a budget: give it \
+                 a cap or a weight"
             ),
             Self::Refused { frame, refusal } => write!(f, "in frame {}: {refusal}", frame.0),
             Self::Recording => f.write_str("the machine is being recorded already"),

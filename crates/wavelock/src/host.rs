@@ -284,8 +284,8 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
 
     /// A function that the embedder answers later: the calling coroutine waits, and the machine
     /// goes on. The asks of a frame are in [`FrameReport::asks`](crate::FrameReport::asks), all
-    /// that wait in [`Machine::asks`](crate::Machine::asks); the reply is an input of a later frame,
-    /// given with [`Machine::answer`](crate::Machine::answer) or
+    /// that wait in [`Machine::asks`](crate::Machine::asks). The reply is an input of a later
+    /// frame, given with [`Machine::answer`](crate::Machine::answer) or
     /// [`Remote::answer`](crate::Remote::answer). Live machines only.
     ///
     /// ```

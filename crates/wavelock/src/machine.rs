@@ -257,6 +257,11 @@ impl Machine {
         self.give(Input::Stop)
     }
 
+    /// Sessions, with those that wait to start.
+    pub(crate) fn sessions_planned(&self) -> u32 {
+        self.waves.world().sessions_planned()
+    }
+
     /// Gives the reply to an ask of a guest: its coroutine continues in that frame.
     ///
     /// # Errors
@@ -378,6 +383,7 @@ impl Machine {
         let asks: Vec<Ask> =
             asks.filter(|ask| before(ask).is_some_and(|made| ask.id().number() >= made)).collect();
         let mut ended = Vec::new();
+        self.ended.resize(world.spec().sessions.len(), false);
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
@@ -482,6 +488,7 @@ impl Machine {
         self.frames.undo(frame);
         let world = self.waves.world_mut();
         world.allow(frame);
+        self.ended.resize(world.spec().sessions.len(), false);
         for (number, reported) in (0u32..).zip(&mut self.ended) {
             *reported = world.usage(SessionId(number)).is_some_and(|usage| usage.outcome.is_some());
         }

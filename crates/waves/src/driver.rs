@@ -291,6 +291,7 @@ impl<P: Plan> Waves<P> {
         self.planner.plan(&self.world, &mut self.certificate);
         lane_facts(&self.world, &mut self.lane_facts);
         if self.certificate.claims.iter().any(|claim| claim.sets.is_some()) {
+            self.checker.admit(self.world.group_lanes().len() as u32);
             self.session_facts.clear();
             self.session_facts.extend_from_slice(self.world.group_lanes());
         }

@@ -260,7 +260,7 @@ pub(crate) fn caps(spec: &MachineSpec) -> Result<(), LoadError> {
 
 /// Refuses a machine whose sessions need more host memory than it may have, before any of them is
 /// made: sessions of one large module can be many.
-pub(super) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
+pub(crate) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
     let needs: Vec<(u64, u64)> =
         spec.modules.iter().map(|module| (memory_bytes(module), table_bytes(module))).collect();
     let (mut memories, mut tables) = (0_u64, 0_u64);

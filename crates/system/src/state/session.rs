@@ -184,7 +184,7 @@ parts! {
         capabilities as Update, calls as Update, watches as Update, asks as Update
         fixed
         ended, ended_by_host, lanes, machine, startup, tasks, channels, made_channels,
-        id, name, memory, table, stack_pointer, priority, weight, sharing, class, port_names, args, env,
+        id, name, memory, table, stack_pointer, priority, weight, sharing, class, limits, port_names, args, env,
         output, log, profile, kills, fault_stacks, missed_ports,
     }
 }
@@ -380,7 +380,8 @@ pub(crate) fn read_kills(
 ) -> Result<(), CodecError> {
     let (kills, unjoined): (Kills, u64) = Codec::read(input)?;
     let kept = kills.records.len();
-    let is_whole = kept <= KILLS_KEPT && kept as u64 <= kills.count && kills.count > 0;
+    let most = kills.count + u64::from(kills.is_whole());
+    let is_whole = (1..=KILLS_KEPT).contains(&kept) && kept as u64 <= most;
     input.check("the kills of a session", is_whole)?;
     let left = state.tasks.kills_not_joined();
     input.check("kills that were not joined", (left..=kills.count).contains(&unjoined))?;
@@ -435,7 +436,7 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
 
 /// Channels of the manifest first, in their order; then those that the guest made.
 fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(), CodecError> {
-    let limits = &input.spec().limits;
+    let limits = state.limits;
     let (wired, count) = (state.channels.len(), input.count()?);
     let made = count.checked_sub(wired).ok_or(input.malformed("missing channels"))?;
     input.check("channels that a guest made", made <= limits.channels as usize)?;

@@ -28,12 +28,12 @@ pub(crate) enum Rules {
     OneOrder,
     /// An unpark of a coroutine that is not parked is lost.
     LostWake,
+    /// A snapshot forgets which coroutines an operator holds.
+    LostHold,
     /// A reply to an ask is taken a frame late.
     LateReply,
     /// A return to a snapshot loses the replies that wait in it.
     LostReply,
-    /// A snapshot forgets which coroutines an operator holds.
-    LostHold,
     /// Every end is interrupted after this step, and started again.
     Cut(usize),
 }
@@ -55,6 +55,10 @@ impl Rules {
         self != Self::LostWake
     }
 
+    pub(crate) fn keeps_holds(self) -> bool {
+        self != Self::LostHold
+    }
+
     pub(crate) fn reply_frame(self, frame: Frame, input: &Input) -> Frame {
         let is_late = self == Self::LateReply && matches!(input, Input::Reply { .. });
         Frame(frame.0 + u64::from(is_late))
@@ -64,10 +68,6 @@ impl Rules {
         let is_kept =
             |given: &&Given| self != Self::LostReply || !matches!(given.input, Input::Reply { .. });
         inputs.iter().filter(is_kept).cloned().collect()
-    }
-
-    pub(crate) fn keeps_holds(self) -> bool {
-        self != Self::LostHold
     }
 
     pub(crate) fn settles_alone(self) -> bool {
@@ -364,6 +364,44 @@ fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     }
 }
 
+/// The digest of a live machine whose session is held from frame 3 on, and is rolled back to frame
+/// 5 after it ran to frame 9.
+fn held_over_a_rollback(rules: Rules, rolls_back: bool) -> wavelock_trace::Digest {
+    let text = format!(
+        r#"(module {IMPORTS} (func (export "_start")
+            (loop $more (drop (call $output (i32.const 0) (i32.const 2)))
+                (call $sleep (i64.const 1)) (br $more))))"#
+    );
+    let mut spec = MachineSpec { live: true, ..MachineSpec::new() };
+    let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
+    let module = spec.add_module(Arc::new(module), text.as_bytes());
+    spec.add_session("main", module);
+    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    let session = SessionId(0);
+    let hold = crate::Input::Control(crate::Control::Hold { session });
+    world.give_at(Frame(3), hold).expect("in range");
+    let run_to = |world: &mut World, frame| {
+        world.allow(Frame(frame));
+        world.run_allowed(&mut ()).expect("the host can");
+    };
+    run_to(&mut world, 5);
+    let snapshot = world.snapshot().expect("a boundary");
+    run_to(&mut world, 9);
+    if rolls_back {
+        world.roll_back(&snapshot);
+        run_to(&mut world, 9);
+    }
+    world.digest()
+}
+
+#[test]
+fn a_snapshot_that_loses_a_hold_is_noticed() {
+    let straight = held_over_a_rollback(Rules::Kept, false);
+    assert_eq!(held_over_a_rollback(Rules::Kept, true), straight);
+    assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
+}
+
 /// A machine whose guest asks, and writes the reply and the frame in which it came.
 fn asking(rules: Rules) -> World {
     let text = br#"(module
@@ -441,42 +479,4 @@ fn replies_to_nothing_are_events_that_change_nothing_else() {
     assert_eq!((&never.0[..], &other.0[..]), (&[7, 3][..], &[7, 3][..]));
     assert_eq!(many, other, "one event");
     assert_ne!(many.1, never.1, "the event names the ask");
-}
-
-/// The digest of a live machine whose session is held from frame 3 on, and is rolled back to frame
-/// 5 after it ran to frame 9.
-fn held_over_a_rollback(rules: Rules, rolls_back: bool) -> wavelock_trace::Digest {
-    let text = format!(
-        r#"(module {IMPORTS} (func (export "_start")
-            (loop $more (drop (call $output (i32.const 0) (i32.const 2)))
-                (call $sleep (i64.const 1)) (br $more))))"#
-    );
-    let mut spec = MachineSpec { live: true, ..MachineSpec::new() };
-    let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
-    let module = spec.add_module(Arc::new(module), text.as_bytes());
-    spec.add_session("main", module);
-    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
-    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
-    let session = SessionId(0);
-    let hold = crate::Input::Control(crate::Control::Hold { session });
-    world.give_at(Frame(3), hold).expect("in range");
-    let run_to = |world: &mut World, frame| {
-        world.allow(Frame(frame));
-        world.run_allowed(&mut ()).expect("the host can");
-    };
-    run_to(&mut world, 5);
-    let snapshot = world.snapshot().expect("a boundary");
-    run_to(&mut world, 9);
-    if rolls_back {
-        world.roll_back(&snapshot);
-        run_to(&mut world, 9);
-    }
-    world.digest()
-}
-
-#[test]
-fn a_snapshot_that_loses_a_hold_is_noticed() {
-    let straight = held_over_a_rollback(Rules::Kept, false);
-    assert_eq!(held_over_a_rollback(Rules::Kept, true), straight);
-    assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
 }
