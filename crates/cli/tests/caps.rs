@@ -141,6 +141,84 @@ fn caps_that_cannot_be_enforced_or_are_incomplete_are_refused() {
     assert!(small.contains("2 * (G + switch)") && small.contains("machine.toml:7:"), "{small}");
     assert!(refused("overrun = \"throttle\"").contains("budget_cycles"));
     assert!(refused("period_frames = 2").contains("budget_cycles"));
-    let word = refused("budget_cycles = 50_000\noverrun = \"demote\"");
-    assert!(word.contains("throttle"), "{word}");
+    let word = refused("budget_cycles = 50_000\noverrun = \"stop\"");
+    assert!(word.contains("allowed: `throttle`, `demote`, `end`"), "{word}");
+}
+
+#[test]
+fn a_demoted_hog_gets_what_others_leave_and_no_more() {
+    let folder = folder("demoted");
+    let keys = "budget_cycles = 50_000\npriority = 255\noverrun = \"demote\"";
+    for policy in ["round-robin", "fair", "progress-aware", "priority-fixed"] {
+        machine(&folder, keys);
+        // Beside a hog it has its cap.
+        let run = json(&folder, &["run", "machine.toml", "--json", "--policy", policy]);
+        let share =
+            |at: usize| run["sessions"][at]["cycles"].as_u64().expect("cycles") as f64 / 40e6;
+        let (hog, one) = (share(0), share(1));
+        assert!((0.049..=0.0502).contains(&hog) && one > 0.94, "{policy}: {hog} {one}");
+        let cap = &run["sessions"][0]["cap"][0];
+        assert_eq!((&cap["throttled"], &cap["demoted_until_frame"]), (&40.into(), &40.into()));
+        assert_eq!(cap["throttled_until_frame"], Value::Null, "{policy}: {cap}");
+        assert_eq!(cap["demoted_cycles"], Value::Null, "{policy}: {cap}");
+        // Alone it has the lane.
+        let text = std::fs::read_to_string(folder.join("machine.toml")).expect("a manifest");
+        let alone = text.split("\n\n[[session]]\nname = \"one\"").next().expect("a part");
+        std::fs::write(folder.join("alone.toml"), alone).expect("a manifest");
+        let run = json(&folder, &["run", "alone.toml", "--json", "--policy", policy]);
+        let cycles = run["sessions"][0]["cycles"].as_u64().expect("cycles") as f64;
+        assert!(cycles > 0.99 * 40e6, "{policy}: {cycles}");
+        let used = run["sessions"][0]["cap"][0]["demoted_cycles"].as_u64().expect("a number");
+        assert!((37_900_000..=38_000_000).contains(&used), "{policy}: {used}");
+    }
+    machine(&folder, keys);
+    let run = wavelock(&folder, &["run", "machine.toml", "--record", "t", "--report", "r"]);
+    let line = "demoted: hog used up its cap 40 times on lane 0: 50_000 cycles per 1 frame";
+    assert!(text(&run).contains(line), "{}", text(&run));
+    assert!(text(&wavelock(&folder, &["report", "r"])).contains(line));
+    let why = text(&wavelock(&folder, &["why", "t", "--coroutine", "hog/3", "--at", "40"]));
+    assert!(why.contains("it runs when no other coroutine of the lane is ready"), "{why}");
+    assert!(why.contains("demoted by its cap, arrival"), "{why}");
+    assert!(why.contains("runs in the background until frame 1"), "{why}");
+    std::fs::write(folder.join("script"), "goto step 40\ncaps\n").expect("a script");
+    let debug = text(&wavelock(&folder, &["debug", "t", "--script", "script"]));
+    assert!(debug.contains("0 used while demoted; demoted until frame 1"), "{debug}");
+    let replay = wavelock(&folder, &["replay", "t", "--workers", "2"]);
+    assert!(text(&replay).starts_with("equal"), "{}", text(&replay));
+}
+
+#[test]
+fn a_session_that_its_cap_ends_is_killed_with_the_numbers() {
+    let folder = folder("ended");
+    for (lanes, keys) in [("1", ""), ("2", "lanes = [1, 0]\n")] {
+        machine(&folder, &format!("{keys}budget_cycles = 100_000\noverrun = \"end\""));
+        let arguments = ["run", "machine.toml", "--lanes", lanes, "--json", "--record", "t"];
+        let output = wavelock(&folder, &arguments);
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+        let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let session = &run["sessions"][0];
+        assert_eq!((&run["outcome"], &session["outcome"]), (&"killed".into(), &"killed".into()));
+        let kills = session["kills"].as_array().expect("kills");
+        assert_eq!((kills.len(), &run["coroutines"]["killed"]), (1, &20.into()), "{session}");
+        let kill = &kills[0];
+        assert_eq!((&kill["rule"], &kill["frame"]), (&"cap".into(), &0.into()), "{kill}");
+        let part = 100_000 / lanes.parse::<u64>().expect("a number");
+        assert_eq!(kill["budget_cycles"], part, "{kill}");
+        assert!(kill["overrun_cycles"].as_u64().is_some_and(|overrun| overrun < 100), "{kill}");
+        let shown = text(&wavelock(&folder, &["run", "machine.toml", "--lanes", lanes]));
+        let line = format!("killed hog: its cap allows {part} cycles and it used");
+        assert!(shown.contains(&line) && shown.contains("killed: budget"), "{shown}");
+        assert!(shown.contains("20 killed"), "{shown}");
+        let why = text(&wavelock(&folder, &["why", "t", "--coroutine", "hog/3", "--at", "200"]));
+        assert!(why.contains("its session was killed: its cap allows"), "{why}");
+        let replay = wavelock(&folder, &["replay", "t", "--workers", "2"]);
+        assert!(text(&replay).starts_with("equal"), "{}", text(&replay));
+        let taken =
+            ["snapshot", "machine.toml", "--lanes", lanes, "--at-frame", "3", "--output", "s"];
+        assert_eq!(wavelock(&folder, &taken).status.code(), Some(0));
+        let resumed = json(&folder, &["resume", "s", "--json"]);
+        for key in ["digest", "sessions", "outcome"] {
+            assert_eq!(resumed[key], run[key], "{key}");
+        }
+    }
 }

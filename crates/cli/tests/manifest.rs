@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use wavelock_cli::manifest::{self, Manifest, Overrides, WaveSpan};
 use wavelock_cli::{Diagnostics, Ink, Render, Source};
+use wavelock_system::OwnLimits;
 
 fn corpus() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests");
@@ -56,6 +57,18 @@ fn show(manifest: &Manifest) -> String {
             "  args {:?} env {:?} globals {:?}",
             session.args, session.env, session.coroutine_globals
         );
+        if let Some(cap) = session.cap {
+            let _ = writeln!(
+                text,
+                "  cap {} in {} frames, {}",
+                cap.budget.0,
+                cap.period_frames,
+                cap.overrun.name()
+            );
+        }
+        if session.limits != OwnLimits::default() {
+            let _ = writeln!(text, "  {:?}", session.limits);
+        }
         for (port, channel) in &session.ports {
             let _ =
                 writeln!(text, "  port {port} -> {}", manifest.channels[channel.0 as usize].name);

@@ -937,7 +937,13 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
         ("key.toml", manifest("modul = \"hello.wat\"")),
         ("absent.toml", manifest("module = \"helo.wat\"")),
         ("live.toml", format!("[machine]\nlive = true\n{}", manifest("module = \"hello.wat\""))),
+        ("memory.toml", manifest("module = \"take.wat\"\nmemory_pages = 0")),
+        (
+            "profile.toml",
+            manifest("module = \"loop.wat\"\nprofile = \"smal\"\n\n[[profile]]\nname = \"small\""),
+        ),
         ("small.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 10")),
+        ("word.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 50000\noverrun = \"kill\"")),
     ];
     let files: Vec<(&str, &str)> =
         files.iter().map(|(name, text)| (*name, text.as_str())).collect();
@@ -948,7 +954,7 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
     assert_eq!(wavelock(&folder, &record).status.code(), Some(0));
     let trace = std::fs::read(folder.join("take.trace")).expect("the trace");
     std::fs::write(folder.join("killed.trace"), &trace[..trace.len() - 40]).expect("a file");
-    let mistakes: [(&str, &[&str]); 29] = [
+    let mistakes: [(&str, &[&str]); 32] = [
         ("source code instead of a module", &["run", "bot.c"]),
         ("a component", &["run", "component.wasm"]),
         ("a native program", &["run", "native.wasm"]),
@@ -961,6 +967,9 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
         ("a module that does not exist", &["run", "absent.toml"]),
         ("an unknown key", &["run", "key.toml"]),
         ("a cap that cannot be enforced", &["run", "small.toml"]),
+        ("an overrun that does not exist", &["run", "word.toml"]),
+        ("a profile that does not exist", &["run", "profile.toml"]),
+        ("a session that may not have its memory", &["run", "memory.toml"]),
         ("a command that does not exist", &["rum", "hello.wat"]),
         ("a trace instead of a machine", &["run", "take.trace"]),
         ("a machine instead of a trace", &["replay", "hello.wat"]),

@@ -83,6 +83,7 @@ impl Rank {
             (Self::Deadline(..), _) => true,
             (Self::Priority(own), DecisionKey::Class { class, .. }) => *own > class as u64,
             (Self::Priority(own), DecisionKey::Aged { aged, .. }) => *own > aged,
+            (Self::Priority(_), DecisionKey::Background { .. }) => true,
             (Self::Priority(_), _) => false,
         }
     }

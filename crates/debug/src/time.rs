@@ -272,9 +272,9 @@ fn concerns(event: &Event<'_>, name: CoroutineName) -> bool {
         | Event::Deny { session, slot, .. } => {
             (session, slot) == (u64::from(name.session.0), u64::from(name.reference.slot))
         }
-        Event::CapThrottle { session, .. } | Event::CapRefill { session, .. } => {
-            session == u64::from(name.session.0)
-        }
+        Event::CapThrottle { session, .. }
+        | Event::CapDemote { session, .. }
+        | Event::CapRefill { session, .. } => session == u64::from(name.session.0),
         _ => false,
     }
 }

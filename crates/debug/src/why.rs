@@ -11,9 +11,11 @@ use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
 use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
-use wavelock_kernel::{BlockReason, Candidate, State};
+use wavelock_kernel::{BlockReason, Candidate, CapOverrun, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
-use wavelock_system::{CapSummary, CoroutineLook, Presence, Stage, WaitTarget, Waiting, World};
+use wavelock_system::{
+    CapSummary, CoroutineLook, KillRule, Presence, Stage, WaitTarget, Waiting, World,
+};
 
 /// Maximum number of listed candidates and holders; the rest are counted.
 const LISTED: usize = 16;
@@ -262,7 +264,11 @@ fn verdict(
             (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane))
         }
         Some(State::Ready | State::Running) => {
-            (Verdict::NotItsTurn, format!("it is ready, but {winner} runs first"))
+            let demoted = spent_cap(world, look)
+                .filter(|cap| cap.account.settings.overrun == CapOverrun::Demote)
+                .map(|cap| format!("; {}", words::demoted_by_cap(&cap)));
+            let demoted = demoted.unwrap_or_default();
+            (Verdict::NotItsTurn, format!("it is ready, but {winner} runs first{demoted}"))
         }
         Some(State::Sleeping { until }) => (
             Verdict::Sleeps,
@@ -287,7 +293,9 @@ fn verdict(
 
 fn absent(world: &World, name: CoroutineName) -> String {
     if let Some((kill, context)) = world.kill_of(name) {
-        return format!("it was killed: {}", words::kill_text(&kill, context.as_deref()));
+        let what =
+            if kill.rule == KillRule::Cap { "its session was killed" } else { "it was killed" };
+        return format!("{what}: {}", words::kill_text(&kill, context.as_deref()));
     }
     match world.presence(name) {
         None => "there is no such session".into(),
@@ -345,6 +353,10 @@ fn target(world: &World, waiting: &Waiting) -> String {
         WaitTarget::Channels(ids) => ids.iter().map(channel).collect::<Vec<_>>().join(", "),
         WaitTarget::Coroutine(name) => show(*name, world.spec()),
         WaitTarget::Input => "input".into(),
+        WaitTarget::Reply(function) => match world.spec().host.functions.get(*function) {
+            Some(import) => format!("the reply to `{}` `{}`", import.module, import.name),
+            None => "a reply".into(),
+        },
         WaitTarget::Unpark(_) => "an unpark".into(),
         WaitTarget::Session(id) => format!("the end of session {}", named(*id)),
     }
@@ -364,7 +376,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     };
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
-        WaitTarget::Input => return Vec::new(),
+        WaitTarget::Input | WaitTarget::Reply(_) => return Vec::new(),
         WaitTarget::Unpark(session) | WaitTarget::Session(session) => vec![*session],
         WaitTarget::Channel(id)
             if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>

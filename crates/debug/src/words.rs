@@ -1,8 +1,9 @@
 //! Texts for the kernel's reasons, policies and keys, and the state names of breakpoints.
 //! Elsewhere: the kernel prints states and refusals itself.
 
+use wavelock_abi::Cycles;
 use wavelock_kernel::{
-    Because, CapState, DecisionKey, FairKey, Policy, PriorityRule, Sharing, State,
+    Because, CapOverrun, CapState, DecisionKey, FairKey, Policy, PriorityRule, Sharing, State,
 };
 use wavelock_system::{CapSummary, KillRecord, KillRule};
 
@@ -21,8 +22,12 @@ pub(crate) fn cap_text(cap: &CapSummary) -> String {
         counts.throttles,
         counts.longest_overrun.0
     );
+    if settings.overrun == CapOverrun::Demote {
+        text += &format!(", {} used while demoted", counts.demoted.0);
+    }
     if let Some(until) = cap.until {
-        text += &format!("; throttled until frame {}", until.0);
+        let state = if settings.overrun == CapOverrun::Demote { "demoted" } else { "throttled" };
+        text += &format!("; {state} until frame {}", until.0);
     }
     text
 }
@@ -43,22 +48,35 @@ pub(crate) fn throttled_by_cap(cap: &CapSummary) -> String {
     )
 }
 
+/// Why a ready coroutine of a demoted session does not run.
+pub(crate) fn demoted_by_cap(cap: &CapSummary) -> String {
+    let CapState { settings, used, .. } = cap.account;
+    format!(
+        "its session used {} of the {} cycles of its cap on lane {} (per {}): it runs when no other \
+         coroutine of the lane is ready",
+        used.0,
+        settings.budget.0,
+        cap.lane.0,
+        frames(settings.period_frames)
+    )
+}
+
 /// Why a budget ended a coroutine. `context` is the name of its context in the manifest.
 #[must_use]
 pub fn kill_text(kill: &KillRecord, context: Option<&str>) -> String {
     let budget = match (kill.rule, context) {
         (KillRule::Context, Some(name)) => format!("context `{name}`"),
         (KillRule::Context, None) => "its context".to_owned(),
-        (KillRule::Cap, _) => "the cap of its session".to_owned(),
+        (KillRule::Cap, _) => "its cap".to_owned(),
+    };
+    let used = match (kill.rule, kill.overrun) {
+        (KillRule::Cap, Cycles::ZERO) => "no more than a pick and a switch was left".to_owned(),
+        _ => format!("it used {}", kill.budget.0.saturating_add(kill.overrun.0)),
     };
     format!(
-        "{budget} allows {} cycles and it used {}, with overrun = \"end\" (frame {}, lane {}, lane \
+        "{budget} allows {} cycles and {used}, with overrun = \"end\" (frame {}, lane {}, lane \
          clock {})",
-        kill.budget.0,
-        kill.budget.0.saturating_add(kill.overrun.0),
-        kill.frame.0,
-        kill.lane.0,
-        kill.clock.0
+        kill.budget.0, kill.frame.0, kill.lane.0, kill.clock.0
     )
 }
 
@@ -128,6 +146,7 @@ pub(crate) fn key(key: DecisionKey) -> String {
         DecisionKey::Deadline { deadline, sequence } => {
             format!("context deadline {deadline}, sequence {sequence}")
         }
+        DecisionKey::Background { arrival } => format!("demoted by its cap, arrival {arrival}"),
         DecisionKey::Fair { eligible, deadline, lag, arrival } => {
             fair_key(FairKey { is_ahead: !eligible, deadline, arrival, lag })
         }

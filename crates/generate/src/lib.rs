@@ -128,6 +128,14 @@ const fn is_capped(seed: u64) -> bool {
     seed % CAPPED_EVERY == 9 || seed % (4 * TIMED_EVERY) == TIMED_EVERY + 3
 }
 
+/// One machine in this many has sessions with limits of their own, starting with seed 13.
+pub const LIMITED_EVERY: u64 = 16;
+
+/// Whether the machine of a seed has sessions with limits of their own.
+const fn is_limited(seed: u64) -> bool {
+    seed % LIMITED_EVERY == 13
+}
+
 /// Maximum number of frames of a generated machine.
 const MAX_FRAMES: u64 = 60;
 
@@ -297,7 +305,27 @@ pub fn machine(seed: u64) -> MachineSpec {
     if is_capped(seed) {
         with_caps(&mut spec, Draws(seed ^ 0xca95), least);
     }
+    if is_limited(seed) {
+        with_limits(&mut spec, Draws(seed ^ 0x11b5));
+    }
     if is_timed(seed) { with_time(spec, Draws(seed ^ 0x71e5), least) } else { spec }
+}
+
+/// Gives half of the sessions limits of their own, smaller and larger than the machine's.
+fn with_limits(spec: &mut MachineSpec, mut draws: Draws) {
+    for session in &mut spec.sessions {
+        if draws.one_in(2) {
+            continue;
+        }
+        let limits = &mut session.limits;
+        limits.coroutines = Some(1 + draws.below(80) as u32);
+        limits.stack_bytes = Some(4_096 + 1_024 * draws.below(8) as u32);
+        let drawn = [8_192 + 1_024 * draws.below(64), 4 + draws.below(4), draws.below(3)];
+        limits.session_stack_bytes = Some(drawn[0]).filter(|_| draws.one_in(2));
+        limits.memory_pages = Some(drawn[1] as u32).filter(|_| draws.one_in(2));
+        limits.channels = Some(drawn[2] as u32).filter(|_| draws.one_in(2));
+        limits.output_bytes = draws.one_in(2).then_some(100);
+    }
 }
 
 /// Caps a third of the sessions. Sessions move, and their accounts with them.
@@ -313,7 +341,7 @@ fn with_caps(spec: &mut MachineSpec, mut draws: Draws, least: u64) {
         session.cap = Some(CapSettings {
             budget: Cycles(least * lanes + draws.below(most + 1)),
             period_frames: 1 + draws.below(4),
-            overrun: CapOverrun::Throttle,
+            overrun: CapOverrun::ALL[draws.below(CapOverrun::COUNT as u64) as usize],
         });
     }
 }

@@ -8,33 +8,48 @@
 //!             begin_frame at a multiple of the period, enough left
 //! ```
 //!
+//! What being spent means is the cap's [`CapOverrun`]:
+//!
+//! - `Throttle`: every coroutine of the session on this lane is held ([`HoldReason::Cap`]), so none
+//!   of them is in a queue and the policy never considers one.
+//! - `Demote`: its ready coroutines are in the *background* ([`Place::ReadyBackground`]), a FIFO by
+//!   arrival that is picked from only when no other coroutine of the lane is ready. Nothing is
+//!   charged meanwhile; the time is counted. Contexts are not demoted: a holder that its context
+//!   pays for is in the tier as ever.
+//! - `End`: they are held, and [`CapEventKind::Ended`] asks the caller to end the session.
+//!
 //! Contract: an account is charged the lane's time from the pick of a coroutine of its session to
 //! the end of the slice: guest cycles, the pick, the switch, and the wakes that the slice caused. A
 //! slice is bounded by the rest of the account, so its instructions exceed the budget by less than
-//! the longest gap; the overrun is charged to the next period. While an account is spent, every
-//! coroutine of its session on this lane is held ([`HoldReason::Cap`]), so none of them is in a
-//! queue and the policy never considers one.
+//! the longest gap; the overrun is charged to the next period.
 //!
 //! Cost: spending and refilling an account look at each coroutine of the session on the lane, at
-//! most once per period. Nothing else looks at more than one account, found by binary search. A
-//! lane without accounts takes none of these paths.
+//! most once per period; entering the background is O(1) and leaving it O(log n) amortised. Nothing
+//! else looks at more than one account, found by binary search. A lane without accounts takes none
+//! of these paths.
 //!
 //! Elsewhere: how a budget is divided among lanes (`system`).
 
 mod change;
 
-use crate::check::{Violation, holds};
+use crate::check::{Violation, equal, holds};
+use crate::context::Payer;
+use crate::digest::mix;
+use crate::fair::Leave;
+use crate::heap::{self, ByArrival};
 use crate::lane::{Lane, Next};
 use crate::queue::Entrance;
 use crate::record::{NIL, Place};
 use crate::room::Room;
-use crate::types::{BoundReason, HoldReason, Refusal, numbered};
+use crate::types::{BoundReason, HoldReason, Refusal, Stopped, numbered};
 use wavelock_abi::{Cycles, Frame, SchedulerOperation};
 
 numbered! {
     /// What happens to a session that has used up its cap.
     CapOverrun {
         Throttle = 0, "throttle", "its coroutines wait for the next refill";
+        Demote = 1, "demote", "until the next refill its coroutines run only when no other coroutine of the lane is ready";
+        End = 2, "end", "it is ended: killed, with the cap's numbers";
     }
 }
 
@@ -58,6 +73,8 @@ pub struct CapCounts {
     pub throttles: u64,
     /// Most cycles used beyond a budget.
     pub longest_overrun: Cycles,
+    /// Cycles of the lane that were not charged, because the session was demoted.
+    pub demoted: Cycles,
 }
 
 /// The account of a session on a lane as plain data.
@@ -69,7 +86,7 @@ pub struct CapState {
     pub settings: CapSettings,
     /// Cycles used in this period, the overrun of earlier ones included.
     pub used: Cycles,
-    /// Whether it is used up: the session's coroutines are held.
+    /// Whether it is used up: the session's coroutines are held or in the background.
     pub is_spent: bool,
     /// Its statistics.
     pub counts: CapCounts,
@@ -96,7 +113,11 @@ pub struct CapEvent {
 pub enum CapEventKind {
     /// It is used up; the session's coroutines wait for frame `until`.
     Throttled { until: Frame },
-    /// It was refilled; the session's coroutines can run again.
+    /// It is used up; the session's coroutines are in the background until frame `until`.
+    Demoted { until: Frame },
+    /// It is used up; the caller ends the session, whose coroutines are held.
+    Ended,
+    /// It was refilled; the session's coroutines compete again.
     Refilled,
 }
 
@@ -118,6 +139,16 @@ impl CapState {
         Frame(begun.saturating_add(self.refills_needed(reserve)).saturating_mul(period))
     }
 
+    /// Whether the session's coroutines are in the background.
+    fn is_demoted(&self) -> bool {
+        self.is_spent && self.settings.overrun == CapOverrun::Demote
+    }
+
+    /// Whether the session's coroutines are held.
+    fn holds(&self) -> bool {
+        self.is_spent && self.settings.overrun != CapOverrun::Demote
+    }
+
     fn event(&self, clock: u64, kind: CapEventKind) -> CapEvent {
         let (session, budget, used) = (self.session, self.settings.budget, self.used);
         CapEvent { at: Cycles(clock), session, budget, used, kind }
@@ -125,7 +156,7 @@ impl CapState {
 }
 
 /// The accounts of a lane, ascending by session.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Caps {
     accounts: Room<CapState>,
     /// Accounts that were reserved. Kept beside the vector's own capacity, which may be larger: a
@@ -134,9 +165,24 @@ pub(crate) struct Caps {
     events: Room<CapEvent>,
     /// The lane clock up to which the current coroutine's time has been charged.
     charged_until: u64,
+    /// The oldest in the background, or [`NIL`]: the root of a heap by arrival.
+    pub(crate) background: u32,
+    /// Accounts whose sessions are demoted.
+    pub(crate) demoted: u32,
 }
 
 impl Caps {
+    pub(crate) const fn new() -> Self {
+        Self {
+            accounts: Room::new(),
+            reserved: 0,
+            events: Room::new(),
+            charged_until: 0,
+            background: NIL,
+            demoted: 0,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.accounts.is_empty()
@@ -211,6 +257,14 @@ impl Lane {
         !self.caps.is_empty()
     }
 
+    /// Whether a session is ended when it uses up its cap on this lane.
+    #[inline]
+    #[must_use]
+    pub fn ends_by_cap(&self, session: u32) -> bool {
+        !self.caps.is_empty()
+            && self.caps.get(session).is_some_and(|of| of.settings.overrun == CapOverrun::End)
+    }
+
     /// The accounts, ascending by session.
     #[must_use]
     pub fn caps(&self) -> &[CapState] {
@@ -223,10 +277,11 @@ impl Lane {
         self.caps.get(session)
     }
 
-    /// The frame in which a session whose cap is used up can run again.
+    /// The frame in which a session whose cap is used up is refilled; `None` if that ends it.
     #[must_use]
     pub fn capped_until(&self, session: u32) -> Option<Frame> {
-        let account = self.caps.get(session).filter(|account| account.is_spent)?;
+        let is_refilled = |of: &&CapState| of.is_spent && of.settings.overrun != CapOverrun::End;
+        let account = self.caps.get(session).filter(is_refilled)?;
         Some(account.open_at(self.frame, self.cache.switch_cost))
     }
 
@@ -236,7 +291,9 @@ impl Lane {
         if self.counts.throttled == 0 {
             return None;
         }
-        let spent = self.caps.accounts.iter().filter(|account| account.is_spent);
+        let is_throttled =
+            |of: &&CapState| of.is_spent && of.settings.overrun == CapOverrun::Throttle;
+        let spent = self.caps.accounts.iter().filter(is_throttled);
         spent.map(|account| account.open_at(self.frame, self.cache.switch_cost)).min()
     }
 
@@ -262,7 +319,7 @@ impl Lane {
         self.mark_cap();
         let next = self.dispatch_by_policy();
         if next == Next::Over {
-            self.charge_cap(self.clock);
+            let _ = self.charge_cap(self.clock);
         }
         next
     }
@@ -272,13 +329,17 @@ impl Lane {
         self.caps.charged_until = self.clock;
     }
 
-    /// What the cap of the current coroutine's session leaves to its open slice, if it has one.
+    /// What the cap of the current coroutine's session leaves to its open slice, if it has one and
+    /// is not demoted.
     #[must_use]
     pub fn cap_left(&self) -> Option<Cycles> {
         if self.current == NIL {
             return None;
         }
         let account = self.caps.get(self.slab.hot(self.current).tag.session())?;
+        if account.is_demoted() {
+            return None;
+        }
         let elapsed = self.clock.saturating_sub(self.caps.charged_until);
         Some(Cycles(account.left().saturating_sub(elapsed)))
     }
@@ -293,36 +354,48 @@ impl Lane {
     }
 
     /// Charges the lane's time up to `clock` to the cap of the current coroutine's session. If less
-    /// than a pick and a switch is left, the account is spent.
+    /// than a pick and a switch is left, the account is spent. Returns whether that demoted the
+    /// session.
     #[cold]
-    pub(crate) fn charge_cap(&mut self, clock: u64) {
+    pub(crate) fn charge_cap(&mut self, clock: u64) -> bool {
         if self.current == NIL {
-            return;
+            return false;
         }
         let session = self.slab.hot(self.current).tag.session();
-        let Ok(at) = self.caps.find(session) else { return };
+        let Ok(at) = self.caps.find(session) else { return false };
         let elapsed = Cycles(clock.saturating_sub(self.caps.charged_until));
         self.caps.charged_until = clock;
         let (reserve, frame) = (self.cache.switch_cost, self.frame);
         let account = &mut self.caps.accounts[at];
+        if account.is_demoted() {
+            account.counts.demoted = account.counts.demoted.saturating_add(elapsed);
+            return false;
+        }
         account.used = account.used.saturating_add(elapsed);
         account.counts.consumed = account.counts.consumed.saturating_add(elapsed);
         if account.is_spent || account.left() > reserve {
-            return;
+            return false;
         }
         account.is_spent = true;
         let CapCounts { throttles, longest_overrun, .. } = &mut account.counts;
         *throttles += 1;
         *longest_overrun =
             account.used.saturating_sub(account.settings.budget).max(*longest_overrun);
-        let kind = match account.settings.overrun {
-            CapOverrun::Throttle => {
-                CapEventKind::Throttled { until: account.open_at(frame, reserve) }
-            }
-        };
-        let event = account.event(clock, kind);
+        let (overrun, until) = (account.settings.overrun, account.open_at(frame, reserve));
+        let event = account.event(
+            clock,
+            match overrun {
+                CapOverrun::Throttle => CapEventKind::Throttled { until },
+                CapOverrun::Demote => CapEventKind::Demoted { until },
+                CapOverrun::End => CapEventKind::Ended,
+            },
+        );
         self.caps.note(event);
-        self.hold_session(session);
+        match overrun {
+            CapOverrun::Throttle | CapOverrun::End => self.hold_session(session),
+            CapOverrun::Demote => self.demote_session(session),
+        }
+        overrun == CapOverrun::Demote
     }
 
     /// Holds every coroutine of a session on this lane.
@@ -353,12 +426,105 @@ impl Lane {
         }
     }
 
+    /// Moves the coroutines of a session that the policy has queued to the background, and the
+    /// current one between slices. One in a slice follows when the slice stops.
+    fn demote_session(&mut self, session: u32) {
+        self.caps.demoted += 1;
+        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
+        while at != NIL {
+            if self.is_queued_by_policy(at) {
+                self.end_wait(at);
+                self.dequeue(at);
+                let _ = self.enqueue_in_background(at, Entrance::Return);
+            } else if at == self.current && !self.in_slice && self.is_current_best_effort() {
+                self.vacate();
+                let _ = self.enqueue_in_background(at, Entrance::Slice);
+            }
+            at = self.slab.session_links(at).next;
+        }
+    }
+
+    /// Moves the coroutines of a session from the background to the policy's queue, each at its old
+    /// arrival, and the current one between slices.
+    fn promote_session(&mut self, session: u32) {
+        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
+        while at != NIL {
+            let place = self.slab.hot(at).place;
+            let is_current = place == Place::Running && self.is_current_best_effort();
+            if place == Place::ReadyBackground || is_current {
+                if place == Place::ReadyBackground {
+                    self.end_wait(at);
+                }
+                self.withdraw(at);
+                let _ = self.enqueue(at, Entrance::Return);
+            }
+            at = self.slab.session_links(at).next;
+        }
+    }
+
+    /// Whether the session of a coroutine is demoted.
+    pub(crate) fn is_demoted(&self, slot: u32) -> bool {
+        self.caps.get(self.slab.hot(slot).tag.session()).is_some_and(CapState::is_demoted)
+    }
+
+    /// Whether the current coroutine is not on a context.
+    fn is_current_best_effort(&self) -> bool {
+        self.tier.as_ref().is_none_or(|tier| tier.payer == Payer::BestEffort)
+    }
+
+    /// Whether the current coroutine was picked from the background.
+    pub(crate) fn is_current_in_background(&self) -> bool {
+        self.current != NIL && self.is_demoted(self.current) && self.is_current_best_effort()
+    }
+
+    /// Whether a coroutine that is ready or current is in the background.
+    pub(crate) fn is_in_background(&self, slot: u32) -> bool {
+        match self.slab.hot(slot).place {
+            Place::ReadyBackground => true,
+            Place::Running => self.is_current_in_background(),
+            _ => false,
+        }
+    }
+
+    /// Queues a runnable coroutine in the background, at the arrival it carries.
+    pub(crate) fn enqueue_in_background(&mut self, slot: u32, entrance: Entrance) -> Stopped {
+        if let Some(fair) = &mut self.fair {
+            if fair.running() == Some(slot) {
+                // A yield gives up the rest of a request all the same.
+                entrance.enter(fair, slot);
+            }
+            fair.leave(slot, Leave::Move);
+        }
+        let clock = self.clock;
+        let hot = self.slab.hot_mut(slot);
+        (hot.since, hot.place) = (clock, Place::ReadyBackground);
+        if entrance.begins() {
+            self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
+        }
+        self.caps.background = heap::push::<ByArrival>(&mut self.slab, self.caps.background, slot);
+        Stopped::Requeued
+    }
+
+    /// Removes a coroutine from the background. The caller sets its place.
+    pub(crate) fn leave_background(&mut self, slot: u32) {
+        let root = self.caps.background;
+        self.caps.background = heap::remove::<ByArrival>(&mut self.slab, root, slot);
+    }
+
+    /// Whether the policy has a ready coroutine queued.
+    pub(crate) fn is_policys_queue_occupied(&self) -> bool {
+        match &self.fair {
+            Some(fair) => fair.has_queued(),
+            None => self.ready.occupied().highest().is_some(),
+        }
+    }
+
     /// A coroutine that comes to a lane on which its session's cap is used up is held from the
     /// start.
     #[cold]
     pub(crate) fn hold_newcomer(&mut self, slot: u32) {
         let hot = self.slab.hot(slot);
-        if self.caps.get(hot.tag.session()).is_some_and(|account| account.is_spent) {
+        if self.caps.get(hot.tag.session()).is_some_and(CapState::holds) {
             let hot = self.slab.hot_mut(slot);
             hot.held = hot.held.with(HoldReason::Cap);
         }
@@ -376,17 +542,28 @@ impl Lane {
                 continue;
             }
             account.used = account.used.saturating_sub(Cycles(budget.0.saturating_mul(refills)));
-            let session = account.session;
-            if !account.is_spent || account.left() <= self.cache.switch_cost {
-                continue;
+            if account.is_spent && account.left() > self.cache.switch_cost {
+                self.reopen(at);
             }
-            account.is_spent = false;
-            if self.sessions.get(session).is_none() {
-                continue;
-            }
-            self.book(SchedulerOperation::Refill);
-            let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
-            self.caps.note(event);
+        }
+    }
+
+    /// Opens an account that was spent. If its session is on this lane, that is an event and costs
+    /// a refill, and the coroutines that were held or demoted are the policy's again.
+    fn reopen(&mut self, at: usize) {
+        let account = &mut self.caps.accounts[at];
+        let (session, was_demoted) = (account.session, account.is_demoted());
+        account.is_spent = false;
+        self.caps.demoted -= u32::from(was_demoted);
+        if self.sessions.get(session).is_none() {
+            return;
+        }
+        self.book(SchedulerOperation::Refill);
+        let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
+        self.caps.note(event);
+        if was_demoted {
+            self.promote_session(session);
+        } else {
             self.release_session(session);
         }
     }
@@ -395,6 +572,8 @@ impl Lane {
     pub(crate) fn move_cap(&mut self, session: u32, to: &mut Self) {
         if let Ok(at) = self.caps.find(session) {
             let account = self.caps.accounts.remove(at);
+            self.caps.demoted -= u32::from(account.is_demoted());
+            to.caps.demoted += u32::from(account.is_demoted());
             to.caps.insert(account);
             self.refresh();
             to.refresh();
@@ -419,7 +598,7 @@ impl Lane {
                 && settings.budget.0 < 1 << 62
                 && settings.period_frames > 0
                 && used.0 < 1 << 62
-                && counts.consumed.0 < 1 << 62
+                && counts.consumed.0.max(counts.demoted.0) < 1 << 62
                 && is_open != *is_spent
         };
         let ascends = accounts.windows(2).all(|pair| pair[0].session < pair[1].session);
@@ -428,12 +607,27 @@ impl Lane {
             return false;
         }
         self.caps.accounts.extend_from_slice(accounts);
+        self.caps.demoted = accounts.iter().filter(|account| account.is_demoted()).count() as u32;
         self.refresh();
         true
     }
 
-    /// The coroutines of a session are held by its cap exactly while it is spent.
+    /// The coroutines of a session are held by its cap exactly while it is spent, or those that the
+    /// policy would queue are in the background.
     pub(crate) fn check_caps(&self) -> Result<(), Violation> {
+        let demoted = self.caps.accounts.iter().filter(|account| account.is_demoted()).count();
+        equal("the count of demoted sessions", 0, self.caps.demoted, demoted as u64)?;
+        for slot in self.slab.slots() {
+            let place = self.slab.hot(slot).place;
+            holds(
+                "the background has the coroutines of demoted sessions, and the policy none",
+                slot,
+                match place {
+                    Place::ReadyBackground => self.is_demoted(slot),
+                    _ => !self.is_queued_by_policy(slot) || !self.is_demoted(slot),
+                },
+            )?;
+        }
         let mut before = None;
         for account in &self.caps.accounts {
             holds("caps ascend", account.session, before < Some(account.session))?;
@@ -449,7 +643,7 @@ impl Lane {
                 holds(
                     "a cap that is spent holds its session",
                     member.slot,
-                    hot.place.is_ended() || hot.held.contains(HoldReason::Cap) == account.is_spent,
+                    hot.place.is_ended() || hot.held.contains(HoldReason::Cap) == account.holds(),
                 )?;
             }
         }

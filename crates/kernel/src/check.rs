@@ -16,7 +16,8 @@
 //! 8. Contexts: each is where its phase says, and so is its holder; refills sum to the budget;
 //!    chains of loans name each lender once.
 //! 9. Cache: it is what [`Lane::refresh`] derives.
-//! 10. Caps: the coroutines of a session are held by its cap exactly while it is spent.
+//! 10. Caps: the coroutines of a session are held by its cap, or in the background, exactly while
+//!     it is spent.
 //! 11. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::context::{ContextPhase, Payer};
@@ -122,6 +123,10 @@ impl Lane {
                 true
             });
         }
+        heap::visit(&self.slab, self.caps.background, |slot| {
+            met(slot, Place::ReadyBackground);
+            queued += 1;
+        });
         if let Some(tier) = &self.tier {
             for (_, _, context) in tier.queued_keys() {
                 met(tier.context(context).holder, Place::ReadyTier);
@@ -248,7 +253,7 @@ impl Lane {
         holds(
             "the fair queue runs the current coroutine",
             0,
-            running == is_policys.then_some(self.current),
+            running == (is_policys && !self.is_current_in_background()).then_some(self.current),
         )?;
         fair.check()
     }

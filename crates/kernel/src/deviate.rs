@@ -90,6 +90,9 @@ impl Lane {
     fn by_arrival(&self) -> Vec<u32> {
         let contends = |slot: &u32| self.slab.hot(*slot).place.is_ready() || *slot == self.current;
         let mut slots: Vec<u32> = self.slab.slots().filter(contends).collect();
+        if slots.iter().any(|&slot| !self.is_in_background(slot)) {
+            slots.retain(|&slot| !self.is_in_background(slot));
+        }
         slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
         slots
     }

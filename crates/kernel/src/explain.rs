@@ -57,6 +57,11 @@ pub enum DecisionKey {
         /// Arrival in the fair queue.
         arrival: u64,
     },
+    /// Its session is demoted by its cap: after all others, then by arrival.
+    Background {
+        /// Arrival on the lane.
+        arrival: u64,
+    },
     /// By the keys of its session, then its own among the session's coroutines.
     FairSession {
         /// The session on the lane.
@@ -173,7 +178,7 @@ impl Lane {
         };
         slots.sort_by(|&one, &other| {
             let by_rule = match (
-                self.fair.is_some(),
+                self.fair.is_some() && !self.is_in_background(one) && !self.is_in_background(other),
                 self.goes_before(one, other),
                 self.goes_before(other, one),
             ) {
@@ -202,6 +207,7 @@ impl Lane {
             return self.explain().map(|explanation| explanation.winner.tag);
         }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        let best = if best == NIL { self.caps.background } else { best };
         if best == NIL {
             return None;
         }
@@ -233,21 +239,37 @@ impl Lane {
                 trial.leave(slot, crate::fair::Leave::Exit);
                 Some(slot)
             };
-            return [pick(), pick()];
+            let picked = [pick(), pick()].into_iter().flatten();
+            let mut all = picked.chain(self.background());
+            return [all.next(), all.next()];
         }
         let contends = |slot: u32| self.is_queued_by_policy(slot) || slot == self.current;
         let best = |without: u32| {
-            let others = self.slab.slots().filter(|&slot| contends(slot) && slot != without);
+            let queued = self.slab.slots().filter(|&slot| contends(slot)).chain(self.background());
+            let others = queued.filter(|&slot| slot != without);
             others.reduce(|best, slot| if self.goes_before(slot, best) { slot } else { best })
         };
         let first = best(NIL);
         [first, first.and_then(best)]
     }
 
+    /// The coroutines in the background, the current one included, oldest first.
+    fn background(&self) -> impl Iterator<Item = u32> {
+        let mut slots: Vec<u32> =
+            self.slab.slots().filter(|&slot| self.is_in_background(slot)).collect();
+        slots.sort_unstable_by_key(|&slot| self.slab.hot(slot).arrival);
+        slots.into_iter()
+    }
+
     /// Whether one ready coroutine goes before another under a class policy: written as the rule
     /// states it, independent of the queue.
     fn goes_before(&self, one: u32, other: u32) -> bool {
         let (a, b) = (self.slab.hot(one), self.slab.hot(other));
+        match (self.is_in_background(one), self.is_in_background(other)) {
+            (false, false) => {}
+            (true, true) => return a.arrival < b.arrival,
+            (_, is_other) => return is_other,
+        }
         let rank = |slot, hot: &Hot| match self.settings.policy {
             Policy::Cooperative | Policy::RoundRobin { .. } | Policy::Fair(_) => 0,
             Policy::Priority { rule: PriorityRule::Aging, .. } => {
@@ -295,7 +317,8 @@ impl Lane {
 
     fn compare(&self, first: u32, second: u32) -> Because {
         let same = match (self.key(first), self.key(second)) {
-            (DecisionKey::Arrival { .. }, _) => true,
+            (DecisionKey::Arrival { .. }, DecisionKey::Background { .. }) => false,
+            (DecisionKey::Arrival { .. } | DecisionKey::Background { .. }, _) => true,
             (DecisionKey::Class { class: a, .. }, DecisionKey::Class { class: b, .. }) => {
                 if matches!(self.settings.policy, Policy::ProgressAware { .. }) && a < b {
                     return Because::Streak;
@@ -345,6 +368,9 @@ impl Lane {
         }
         let hot = self.slab.hot(slot);
         let arrival = hot.arrival;
+        if self.is_in_background(slot) {
+            return DecisionKey::Background { arrival };
+        }
         match (self.settings.policy, &self.fair) {
             (_, Some(fair)) => match fair.keys(slot) {
                 Some((Some(session), own)) => DecisionKey::FairSession { session, own },

@@ -11,6 +11,7 @@ use crate::check::Violation;
 use crate::context::{Tier, TierState};
 use crate::counters::Tally;
 use crate::fair::{FairLane, FairSessionState, FairState};
+use crate::heap::{self, ByArrival};
 use crate::lane::{Inheritance, Lane, LaneSettings};
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
@@ -418,6 +419,11 @@ impl Lane {
             match state {
                 State::Sleeping { .. } => self.sleepers.insert(&mut self.slab, slot),
                 _ if self.is_in_tier(slot) => self.slab.hot_mut(slot).place = Place::ReadyTier,
+                _ if self.is_demoted(slot) => {
+                    self.slab.hot_mut(slot).place = Place::ReadyBackground;
+                    self.caps.background =
+                        heap::push::<ByArrival>(&mut self.slab, self.caps.background, slot);
+                }
                 _ if self.fair.is_some() => self.slab.hot_mut(slot).place = Place::ReadyFair,
                 _ => self.ready.insert(&mut self.slab, slot),
             }

@@ -278,7 +278,7 @@ impl Lane {
                 _ => None,
             },
             tier: None,
-            caps: Caps::default(),
+            caps: Caps::new(),
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             clock: 0,
@@ -519,11 +519,16 @@ impl Lane {
         let hot = self.slab.hot(slot);
         let (tag, class) = (hot.tag, hot.class);
         // The fair queue and the tier removed their pick themselves.
-        if matches!(hot.place, Place::ReadyList | Place::ReadyHeap) {
+        let place = hot.place;
+        if matches!(place, Place::ReadyList | Place::ReadyHeap) {
             self.ready.remove(&mut self.slab, slot);
+        } else if place == Place::ReadyBackground {
+            self.leave_background(slot);
         }
         self.slab.begin_slice(slot, self.clock, switched);
-        if matches!(self.settings.policy, Policy::ProgressAware { .. }) {
+        if matches!(self.settings.policy, Policy::ProgressAware { .. })
+            && place != Place::ReadyBackground
+        {
             self.streak = if class == 1 { self.streak.saturating_add(1) } else { 0 };
         }
         self.current = slot;
@@ -547,9 +552,7 @@ impl Lane {
             self.in_slice && slot == self.current,
             "stop() of a slice that is not open on this lane"
         );
-        if !self.caps.is_empty() {
-            self.charge_cap(self.clock + used.0);
-        }
+        let is_demoted_now = !self.caps.is_empty() && self.charge_cap(self.clock + used.0);
         self.in_slice = false;
         self.clock += used.0;
         self.charged += used.0;
@@ -560,11 +563,13 @@ impl Lane {
             return stopped;
         }
         self.quantum_left = self.quantum_left.saturating_sub(used.0);
-        if let Some(fair) = &mut self.fair {
+        if let Some(fair) = &mut self.fair
+            && (self.caps.demoted == 0 || fair.running() == Some(slot))
+        {
             fair.charge(used, self.clock);
             self.quantum_left = self.quantum_left.min(fair.bound().0);
         }
-        if outcome == Outcome::OutOfCycles && self.quantum_left > 0 {
+        if outcome == Outcome::OutOfCycles && self.quantum_left > 0 && !is_demoted_now {
             return self.keep(slot);
         }
         self.vacate();
@@ -683,9 +688,11 @@ impl Lane {
     pub(crate) fn state_of(&self, slot: u32) -> State {
         let hot = self.slab.hot(slot);
         match hot.place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => {
-                State::Ready
-            }
+            Place::ReadyList
+            | Place::ReadyHeap
+            | Place::ReadyFair
+            | Place::ReadyTier
+            | Place::ReadyBackground => State::Ready,
             Place::Running => State::Running,
             Place::SleepNear | Place::SleepFar | Place::SleepEarly => {
                 State::Sleeping { until: Frame(hot.since) }

@@ -205,7 +205,7 @@ impl Lane {
             self.adopt(slot, carried, Share::default());
         }
         match hot.place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair => {
+            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyBackground => {
                 let _ = self.arrive(slot, Entrance::Return);
                 let clock = self.clock;
                 self.slab.hot_mut(slot).since = clock.wrapping_sub(waited);

@@ -38,7 +38,7 @@ impl Entrance {
     }
 
     /// Applies it to the fair queue.
-    fn enter(self, fair: &mut FairLane, slot: u32) {
+    pub(crate) fn enter(self, fair: &mut FairLane, slot: u32) {
         match self {
             Self::New => fair.place(slot, Placement::Initial),
             Self::Wake => fair.place(slot, Placement::Wake),
@@ -61,7 +61,7 @@ impl Lane {
         if !hot.held.is_empty() {
             return self.arrive_throttled(slot, entrance);
         }
-        if self.fair.is_some() || self.tier.is_some() {
+        if self.fair.is_some() || self.tier.is_some() || self.caps.demoted > 0 {
             return self.enqueue(slot, entrance);
         }
         hot.since = self.clock;
@@ -78,7 +78,9 @@ impl Lane {
         if !entrance.begins() {
             self.leave_runnable(slot);
             // A yield gives up the rest of a request, held or not.
-            if let Some(fair) = &mut self.fair {
+            if let Some(fair) = &mut self.fair
+                && fair.running() == Some(slot)
+            {
                 entrance.enter(fair, slot);
             }
         }
@@ -104,6 +106,9 @@ impl Lane {
             && let Some(stopped) = self.enqueue_holder(slot, context, entrance)
         {
             return stopped;
+        }
+        if self.caps.demoted > 0 && self.is_demoted(slot) {
+            return self.enqueue_in_background(slot, entrance);
         }
         let clock = self.clock;
         let hot = self.slab.hot_mut(slot);
@@ -142,6 +147,7 @@ impl Lane {
         match self.slab.hot(slot).place {
             Place::ReadyFair => {}
             Place::ReadyTier => self.leave_tier(slot),
+            Place::ReadyBackground => self.leave_background(slot),
             _ => self.ready.remove(&mut self.slab, slot),
         }
     }
@@ -160,10 +166,12 @@ impl Lane {
     pub(crate) fn choose(&mut self) -> u32 {
         self.quantum_left = self.cache.quantum;
         if self.cache.is_fifo && self.preferred.is_none() {
-            return self.ready.first(&self.slab, 0);
+            let first = self.ready.first(&self.slab, 0);
+            return if first == NIL { self.caps.background } else { first };
         }
         if self.fair.is_some() {
-            return self.choose_fair();
+            let first = self.choose_fair();
+            return if first == NIL { self.caps.background } else { first };
         }
         if !self.deviations.is_empty()
             && let Some(slot) = self.deviated()
@@ -172,6 +180,7 @@ impl Lane {
             return slot;
         }
         let best = self.settings.policy.select(&self.slab, &self.ready, self.picks(), self.streak);
+        let best = if best == NIL { self.caps.background } else { best };
         if self.preferred.is_some() { self.choose_preferred(best) } else { best }
     }
 
@@ -214,15 +223,16 @@ impl Lane {
     /// Whether a preferred coroutine may run instead of the policy's choice: it is ready and the
     /// choice does not outrank it.
     pub(crate) fn may_pass(&self, preferred: u32, best: u32) -> bool {
-        let hot = self.slab.hot(preferred);
-        hot.place.is_ready()
-            && hot.place != Place::ReadyTier
+        self.is_queued_by_policy(preferred)
             && (preferred == best
                 || !self.settings.policy.outranks(&self.slab, best, preferred, self.picks()))
     }
 
     /// Whether the policy prefers a ready coroutine to the current one (semantics 25).
     pub(crate) fn is_current_outranked(&self) -> bool {
+        if self.caps.demoted > 0 && self.is_current_in_background() {
+            return self.is_policys_queue_occupied();
+        }
         if let Some(fair) = &self.fair {
             return fair.prefers_another();
         }
@@ -253,7 +263,9 @@ impl Lane {
     /// none was opened.
     #[inline]
     pub(crate) fn charge_fair(&mut self, used: Cycles) {
-        if let Some(fair) = &mut self.fair {
+        if let Some(fair) = &mut self.fair
+            && (self.caps.demoted == 0 || fair.running().is_some())
+        {
             fair.charge(used, self.clock);
         }
     }

@@ -54,6 +54,8 @@ pub(crate) enum Place {
     ReadyFair,
     /// Ready: its context is in the deadline tier.
     ReadyTier,
+    /// Ready: its session is demoted by its cap, and it runs when nothing else does.
+    ReadyBackground,
     /// The lane's current coroutine, inside a slice or between two.
     Running,
     /// In a near list of the timer wheel.
@@ -74,7 +76,14 @@ pub(crate) enum Place {
 impl Place {
     #[inline]
     pub(crate) const fn is_ready(self) -> bool {
-        matches!(self, Self::ReadyList | Self::ReadyHeap | Self::ReadyFair | Self::ReadyTier)
+        matches!(
+            self,
+            Self::ReadyList
+                | Self::ReadyHeap
+                | Self::ReadyFair
+                | Self::ReadyTier
+                | Self::ReadyBackground
+        )
     }
 
     pub(crate) const fn is_sleeping(self) -> bool {

@@ -159,9 +159,11 @@ impl Lane {
     /// its place and its fair entity.
     pub(crate) fn withdraw(&mut self, slot: u32) {
         match self.slab.hot(slot).place {
-            Place::ReadyList | Place::ReadyHeap | Place::ReadyFair | Place::ReadyTier => {
-                self.dequeue(slot)
-            }
+            Place::ReadyList
+            | Place::ReadyHeap
+            | Place::ReadyFair
+            | Place::ReadyTier
+            | Place::ReadyBackground => self.dequeue(slot),
             Place::Running => {
                 self.vacate();
                 self.leave_runnable(slot);
@@ -272,7 +274,8 @@ impl Lane {
             return Err(Refusal::HandoffOff);
         }
         let slot = self.slab.live_slot(target)?;
-        if !self.is_queued_by_policy(slot) {
+        let place = self.slab.hot(slot).place;
+        if !place.is_ready() || place == Place::ReadyTier {
             return Err(Refusal::NotReady { state: self.state_of(slot) });
         }
         if let Some((by, _)) = self.preferred {

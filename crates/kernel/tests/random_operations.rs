@@ -23,7 +23,7 @@ use operations::{End, Event, Kind, Op, Reached, Setup};
 const REGRESSIONS: &[(Setup, &[Op])] = &[
     // A change of weight rounds the fair queue's bound up by a cycle: the rest of the quantum holds.
     (
-        Setup { lanes: 4, kind: Kind::Fair, quantum: 300, frame_cycles: 4000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Fair, quantum: 300, frame_cycles: 4000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::NextFrame { skip: 0, picks: false, span: 1971 },
             Op::Spawn { name: 3, lane: 2, session: 9, priority: 1, weight: 64061, class: 4 },
@@ -37,7 +37,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A coroutine that ends with its session while it is ready has waited.
     (
-        Setup { lanes: 1, kind: Kind::Fair, quantum: 1000, frame_cycles: 4000, handoff: true, population: 64, switches: true, check_every: 1 },
+        Setup { lanes: 1, kind: Kind::Fair, quantum: 1000, frame_cycles: 4000, handoff: true, population: 64, switches: true, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 3, lane: 0, session: 7, priority: 3, weight: 64148, class: 3 },
             Op::NextFrame { skip: 3, picks: false, span: 1763 },
@@ -46,7 +46,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A wait longer than the other lane's clock travels whole.
     (
-        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 71, lane: 1, session: 2, priority: 179, weight: 60501, class: 2 },
             Op::Wave { picks: false, span: 91100 },
@@ -59,7 +59,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A handoff from another lane while this lane has a current coroutine inherits its rest.
     (
-        Setup { lanes: 2, kind: Kind::Fixed, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::Fixed, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::Wave { picks: false, span: 9837 },
             Op::Spawn { name: 30, lane: 0, session: 5, priority: 116, weight: 1024, class: 2 },
@@ -75,7 +75,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A handoff from another lane, and a current coroutine that uses its quantum up.
     (
-        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::Wave { picks: false, span: 461 },
             Op::Spawn { name: 50, lane: 0, session: 1, priority: 79, weight: 1024, class: 0 },
@@ -96,7 +96,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     // A sender that is held inside its slice leaves the rest of its quantum to the one it
     // preferred.
     (
-        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 2, kind: Kind::RoundRobin, quantum: 3000, frame_cycles: 20000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 11, lane: 0, session: 3, priority: 119, weight: 7, class: 3 },
             Op::Spawn { name: 17, lane: 0, session: 1, priority: 238, weight: 7, class: 2 },
@@ -110,7 +110,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A preference ends when its target leaves the lane.
     (
-        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Cooperative, quantum: 300, frame_cycles: 200000, handoff: true, population: 64, switches: false, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 72, lane: 0, session: 0, priority: 71, weight: 1, class: 1 },
             Op::Spawn { name: 82, lane: 0, session: 11, priority: 40, weight: 4, class: 3 },
@@ -121,7 +121,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A preference ends with a switch of policy.
     (
-        Setup { lanes: 3, kind: Kind::Progress, quantum: 1, frame_cycles: 20000, handoff: true, population: 4, switches: true, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::Progress, quantum: 1, frame_cycles: 20000, handoff: true, population: 4, switches: true, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 22, lane: 1, session: 11, priority: 199, weight: 62341, class: 4 },
             Op::Prefer { name: 22, old: false },
@@ -132,7 +132,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A steal leaves work behind.
     (
-        Setup { lanes: 3, kind: Kind::Tokens, quantum: 1000, frame_cycles: 20000, handoff: true, population: 16, switches: false, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::Tokens, quantum: 1000, frame_cycles: 20000, handoff: true, population: 16, switches: false, check_every: 1, capped: false },
         &[
             Op::NextFrame { skip: 3, picks: false, span: 4734 },
             Op::Spawn { name: 15, lane: 2, session: 1, priority: 1, weight: 1024, class: 2 },
@@ -145,7 +145,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A yield gives up the rest of a fair request, held or not.
     (
-        Setup { lanes: 4, kind: Kind::RoundRobin, quantum: 1000, frame_cycles: 200000, handoff: true, population: 16, switches: true, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::RoundRobin, quantum: 1000, frame_cycles: 200000, handoff: true, population: 16, switches: true, check_every: 1, capped: false },
         &[
             Op::SetPolicy { lane: 3, kind: Kind::Fair, quantum: 697 },
             Op::NextFrame { skip: 0, picks: false, span: 96836 },
@@ -159,7 +159,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // One that wakes into a hold keeps its debt and pays it off no further.
     (
-        Setup { lanes: 4, kind: Kind::Fair, quantum: 1000, frame_cycles: 200000, handoff: false, population: 64, switches: true, check_every: 1 },
+        Setup { lanes: 4, kind: Kind::Fair, quantum: 1000, frame_cycles: 200000, handoff: false, population: 64, switches: true, check_every: 1, capped: false },
         &[
             Op::Wave { picks: false, span: 23430 },
             Op::Spawn { name: 21, lane: 1, session: 3, priority: 171, weight: 256, class: 3 },
@@ -175,7 +175,7 @@ const REGRESSIONS: &[(Setup, &[Op])] = &[
     ),
     // A sleeper that moved can be exported and rebuilt.
     (
-        Setup { lanes: 3, kind: Kind::RoundRobin, quantum: 1, frame_cycles: 200000, handoff: true, population: 4, switches: true, check_every: 1 },
+        Setup { lanes: 3, kind: Kind::RoundRobin, quantum: 1, frame_cycles: 200000, handoff: true, population: 4, switches: true, check_every: 1, capped: false },
         &[
             Op::Spawn { name: 28, lane: 0, session: 7, priority: 3, weight: 60390, class: 2 },
             Op::Wave { picks: true, span: 4 },
@@ -227,11 +227,23 @@ fn setup(kind: Kind, seed: u64) -> Setup {
         population: random.pick(&[4, 16, 64, 64]),
         switches: random.chance(1, 4),
         check_every: 1,
+        capped: false,
     }
 }
 
+/// The same on one lane with caps.
+fn capped(kind: Kind, seed: u64) -> Setup {
+    Setup { lanes: 1, capped: true, ..setup(kind, seed) }
+}
+
+/// What only a machine with caps reaches.
+const OF_CAPS: [Event; 4] = [Event::Throttled, Event::Demoted, Event::EndedByCap, Event::Refilled];
+
+/// What only a machine with several lanes reaches.
+const OF_LANES: [Event; 4] = [Event::Steal, Event::Migration, Event::Effect, Event::RemoteHandoff];
+
 /// Sequences of one policy: 60 seeds of 2,000 operations.
-fn small(kind: Kind, unreachable: &[Event]) {
+fn small(kind: Kind, setup: fn(Kind, u64) -> Setup, unreachable: &[Event]) {
     let mut reached = Reached::new();
     for number in 0..60 {
         let seed = number * 7 + kind as u64;
@@ -247,42 +259,62 @@ fn small(kind: Kind, unreachable: &[Event]) {
 
 #[test]
 fn cooperative() {
-    small(Kind::Cooperative, &[]);
+    small(Kind::Cooperative, setup, &OF_CAPS);
 }
 
 #[test]
 fn round_robin() {
-    small(Kind::RoundRobin, &[]);
+    small(Kind::RoundRobin, setup, &OF_CAPS);
 }
 
 #[test]
 fn priority_fixed() {
-    small(Kind::Fixed, &[]);
+    small(Kind::Fixed, setup, &OF_CAPS);
 }
 
 #[test]
 fn priority_aging() {
-    small(Kind::Aging, &[]);
+    small(Kind::Aging, setup, &OF_CAPS);
 }
 
 #[test]
 fn priority_tokens() {
-    small(Kind::Tokens, &[]);
+    small(Kind::Tokens, setup, &OF_CAPS);
 }
 
 #[test]
 fn progress_aware() {
-    small(Kind::Progress, &[]);
+    small(Kind::Progress, setup, &OF_CAPS);
 }
 
 #[test]
 fn fair() {
-    small(Kind::Fair, &[]);
+    small(Kind::Fair, setup, &OF_CAPS);
 }
 
 #[test]
 fn fair_among_sessions() {
-    small(Kind::Sessions, &[]);
+    small(Kind::Sessions, setup, &OF_CAPS);
+}
+
+#[test]
+fn caps_under_fifo_policies() {
+    small(Kind::Cooperative, capped, &OF_LANES);
+    small(Kind::RoundRobin, capped, &OF_LANES);
+}
+
+#[test]
+fn caps_under_priorities() {
+    small(Kind::Fixed, capped, &OF_LANES);
+    small(Kind::Aging, capped, &OF_LANES);
+    small(Kind::Tokens, capped, &OF_LANES);
+    small(Kind::Progress, capped, &OF_LANES);
+}
+
+#[test]
+fn caps_under_fair_policies() {
+    small(Kind::Fair, capped, &OF_LANES);
+    small(Kind::Sessions, capped, &OF_LANES);
 }
 
 /// A population of 100,000: filled by operations, then worked on.
@@ -297,6 +329,7 @@ fn large(kind: Kind, lanes: u16, length: usize) {
         population: 100_000,
         switches: false,
         check_every: 1_000,
+        capped: false,
     };
     let seed = 100_000 + kind as u64;
     println!("{kind:?}, seed {seed}");
@@ -337,6 +370,10 @@ fn every_broken_rule_is_noticed() {
             | Fault::SessionsMoveWithoutLag
             | Fault::SessionsKeepTheLane => Kind::Sessions,
             _ => Kind::RoundRobin,
+        };
+        let setup = match fault {
+            Fault::DemotedCompete | Fault::DemotedPay | Fault::CapsForgiveOverruns => capped,
+            _ => setup,
         };
         let noticed =
             (0..40).find(|&seed| run(setup(kind, seed), seed, 0, 2_000, Some(fault)).is_err());

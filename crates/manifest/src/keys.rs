@@ -187,6 +187,12 @@ pub(crate) const MAX_FRAMES: Key = Key::optional_number(
     u64::MAX,
     "the run stops after this many frames with outcome `frames`; without it there is no limit",
 );
+pub(crate) const MOST_GAP: Key = Key::optional_number(
+    "most_gap_cycles",
+    1,
+    wavelock_abi::MAX_GAP.0,
+    "the longest gap between safepoints that modules of sessions started later may have, counted in `G`; without it, that of the machine's own modules",
+);
 pub(crate) const HANDOFF: Key = Key::switch(
     "handoff",
     "direct handoff: after a send, the receiver that was blocked on it is the preferred next coroutine of its lane",
@@ -219,6 +225,7 @@ pub const MACHINE: &[Key] = &[
     STEAL,
     BALANCE,
     LIVE,
+    MOST_GAP,
 ];
 
 macro_rules! limits {
@@ -354,9 +361,65 @@ pub(crate) const CAP_PERIOD: Key = Key::number(
 );
 pub(crate) const CAP_OVERRUN: Key = Key {
     name: "overrun",
-    takes: Takes::Word { choices: &["throttle"], default: "throttle" },
-    doc: "what happens when it has used up its cap: its coroutines wait for the next refill",
+    takes: Takes::Word { choices: &["throttle", "demote", "end"], default: "throttle" },
+    doc: "what happens when it has used up its cap: until the next refill its coroutines do not run (`throttle`), or only when no other coroutine of the lane is ready (`demote`); or the session is ended, as killed (`end`)",
 };
+
+pub(crate) const SESSION_PROFILE: Key = Key::other(
+    "profile",
+    "profile name",
+    "none",
+    "a `[[profile]]` with the limits and the cap that this table leaves out",
+);
+pub(crate) const OWN_COROUTINES: Key = Key::optional_number(
+    "coroutines",
+    1,
+    16_777_216,
+    "its limit on coroutines; without it, that of `[limits]`",
+);
+pub(crate) const OWN_STACK: Key = Key::optional_number(
+    "stack_bytes",
+    1_024,
+    1_073_741_824,
+    "its limit on bytes of stack of one coroutine; without it, that of `[limits]`",
+);
+pub(crate) const OWN_STACKS: Key = Key::optional_number(
+    "session_stack_bytes",
+    1_024,
+    70_368_744_177_664,
+    "its limit on bytes of stack of all its coroutines; without it, that of `[limits]`",
+);
+pub(crate) const OWN_MEMORY: Key = Key::optional_number(
+    "memory_pages",
+    0,
+    65_536,
+    "its limit on linear memory, in pages of 64 KiB; without it, that of `[limits]`",
+);
+pub(crate) const OWN_CHANNELS: Key = Key::optional_number(
+    "channels",
+    0,
+    1_048_576,
+    "its limit on channels it creates; without it, that of `[limits]`",
+);
+pub(crate) const OWN_OUTPUT: Key = Key::optional_number(
+    "output_bytes",
+    0,
+    1_073_741_824,
+    "its limit on bytes of output in one frame; without it, that of `[limits]`",
+);
+
+/// What a session can take from a profile.
+pub(crate) const OF_PROFILES: &[Key] = &[
+    CAP_CYCLES,
+    CAP_PERIOD,
+    CAP_OVERRUN,
+    OWN_COROUTINES,
+    OWN_STACK,
+    OWN_STACKS,
+    OWN_MEMORY,
+    OWN_CHANNELS,
+    OWN_OUTPUT,
+];
 
 /// `[[session]]`.
 pub const SESSION: &[Key] = &[
@@ -375,6 +438,13 @@ pub const SESSION: &[Key] = &[
     CAP_CYCLES,
     CAP_PERIOD,
     CAP_OVERRUN,
+    SESSION_PROFILE,
+    OWN_COROUTINES,
+    OWN_STACK,
+    OWN_STACKS,
+    OWN_MEMORY,
+    OWN_CHANNELS,
+    OWN_OUTPUT,
 ];
 
 pub(crate) const CHANNEL_NAME: Key =
@@ -485,12 +555,46 @@ pub(crate) const CONTEXT: &[Key] = &[
     ACTIVATION,
 ];
 
+const PROFILE_BUDGET: Key = Key::optional_number(
+    "budget_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles of lane time per period, of a context or of a session's cap",
+);
+const PROFILE_OVERRUN: Key = Key {
+    name: "overrun",
+    takes: Takes::Word {
+        choices: &["throttle", "notify-and-throttle", "demote", "notify-only", "end"],
+        default: "throttle",
+    },
+    doc: "what happens when the budget is used up; a cap takes `throttle`, `demote` and `end` only",
+};
+const PROFILE_FRAMES: Key = Key::optional_number(
+    "period_frames",
+    1,
+    wavelock_system::MOST_PERIOD_FRAMES,
+    "frames after which the cap of a session is refilled",
+);
 pub(crate) const PROFILE_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `profile` refers to");
 
 /// `[[profile]]`.
-pub(crate) const PROFILES: &[Key] =
-    &[PROFILE_NAME, BUDGET_CYCLES, PERIOD_CYCLES, DEADLINE_CYCLES, REFILLS, OVERRUN, ACTIVATION];
+pub(crate) const PROFILES: &[Key] = &[
+    PROFILE_NAME,
+    PROFILE_BUDGET,
+    PERIOD_CYCLES,
+    DEADLINE_CYCLES,
+    REFILLS,
+    PROFILE_OVERRUN,
+    ACTIVATION,
+    PROFILE_FRAMES,
+    OWN_COROUTINES,
+    OWN_STACK,
+    OWN_STACKS,
+    OWN_MEMORY,
+    OWN_CHANNELS,
+    OWN_OUTPUT,
+];
 
 pub(crate) const GRANT_SESSION: Key =
     Key::other("session", "session name", "", "the session that receives it");
@@ -515,6 +619,6 @@ pub const TABLES: &[(&str, &[Key], &str)] = &[
         CONTEXT,
         "reserved CPU time for one session: a budget per period, by a deadline; refused at load if the lane cannot guarantee it",
     ),
-    ("[[profile]]", PROFILES, "a template for contexts; reserves nothing by itself"),
+    ("[[profile]]", PROFILES, "a template for contexts and sessions; reserves nothing by itself"),
     ("[[grant]]", GRANT, "authority over CPU time for one session"),
 ];

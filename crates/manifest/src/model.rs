@@ -7,7 +7,7 @@ use crate::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapSettings, Sharing};
-use wavelock_system::{ContextSpec, GrantSpec};
+use wavelock_system::{ContextSpec, GrantSpec, OwnLimits};
 
 /// Which coroutine of a lane runs next.
 pub use wavelock_kernel::PolicyKind as Policy;
@@ -80,6 +80,8 @@ pub struct Machine {
     pub balance: bool,
     /// The machine takes inputs while it runs.
     pub live: bool,
+    /// The longest gap of modules of sessions that are started later.
+    pub most_gap: Option<Cycles>,
 }
 
 /// An index into [`Manifest::modules`].
@@ -129,6 +131,8 @@ pub struct Session {
     pub coroutine_globals: Option<Vec<GlobalName>>,
     /// Its cap.
     pub cap: Option<CapSettings>,
+    /// Its own limits.
+    pub limits: OwnLimits,
 }
 
 /// One channel of the manifest.

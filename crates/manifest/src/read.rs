@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings, Sharing};
+use wavelock_system::OwnLimits;
 
 /// Placeholder for the number of a counted session in its args, env and ports, and of a counted
 /// channel.
@@ -164,6 +165,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         ports: Vec::new(),
         coroutine_globals: None,
         cap: None,
+        limits: OwnLimits::default(),
     };
     let manifest = Manifest {
         machine,
@@ -221,6 +223,7 @@ struct SessionDraft {
     ports: Vec<(String, At<String>)>,
     coroutine_globals: Option<At<Vec<GlobalName>>>,
     cap: Option<At<CapSettings>>,
+    limits: OwnLimits,
 }
 
 impl SessionDraft {
@@ -265,7 +268,19 @@ impl<'s> Reader<'s, '_> {
         let machine = self.machine(&machine);
         let limits = self.single(table, "limits", "[limits]", LIMITS);
         let limits = self.limits(&limits);
-        let session_views = self.array(table, "session", "[[session]]", SESSION);
+        let mut session_views = self.array(table, "session", "[[session]]", SESSION);
+        if session_views.iter().any(|view| view.value(&keys::SESSION_PROFILE).is_some()) {
+            let known = self.findings.list.len();
+            let views = self.array(table, "profile", "[[profile]]", keys::PROFILES);
+            // What is wrong with profiles is reported where `time` reads them.
+            self.findings.list.truncate(known);
+            let named = views.into_iter().filter_map(|view| {
+                let name = view.value(&keys::PROFILE_NAME)?.get_ref().as_str()?.to_owned();
+                Some((name, view))
+            });
+            let profiles: BTreeMap<String, View<'_, '_>> = named.collect();
+            session_views.iter_mut().for_each(|view| self.apply_profile(view, &profiles));
+        }
         let channel_views = self.array(table, "channel", "[[channel]]", CHANNEL);
         let sessions: Vec<SessionDraft> = session_views
             .iter()
@@ -421,6 +436,7 @@ impl<'s> Reader<'s, '_> {
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
         let live = self.findings.switch(view, &keys::LIVE);
+        let most_gap = self.machine_number(view, &keys::MOST_GAP, None).map(Cycles);
         Machine {
             lanes,
             policy,
@@ -434,6 +450,7 @@ impl<'s> Reader<'s, '_> {
             steal,
             balance,
             live,
+            most_gap,
         }
     }
 
@@ -496,6 +513,7 @@ impl<'s> Reader<'s, '_> {
         let ports = self.ports(view);
         let coroutine_globals = self.coroutine_globals(view);
         let cap = self.cap(view);
+        let limits = self.own_limits(view);
         Some(SessionDraft {
             name: name?,
             module: module?.map(|path| directory.join(path)),
@@ -509,7 +527,47 @@ impl<'s> Reader<'s, '_> {
             ports,
             coroutine_globals,
             cap,
+            limits,
         })
+    }
+
+    /// The limits that a session has for itself.
+    fn own_limits(&mut self, view: &View<'_, '_>) -> OwnLimits {
+        let mut number = |key| self.findings.number(view, key).map(|number| number.value);
+        let narrow = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
+        OwnLimits {
+            coroutines: narrow(number(&keys::OWN_COROUTINES)),
+            stack_bytes: narrow(number(&keys::OWN_STACK)),
+            session_stack_bytes: number(&keys::OWN_STACKS),
+            memory_pages: narrow(number(&keys::OWN_MEMORY)),
+            channels: narrow(number(&keys::OWN_CHANNELS)),
+            output_bytes: narrow(number(&keys::OWN_OUTPUT)),
+        }
+    }
+
+    /// Fills in what a session leaves out and its profile has.
+    fn apply_profile<'i>(
+        &mut self,
+        view: &mut View<'_, 'i>,
+        profiles: &BTreeMap<String, View<'_, 'i>>,
+    ) {
+        let Some(wanted) = self.findings.text(view, &keys::SESSION_PROFILE) else { return };
+        let Some(profile) = profiles.get(&wanted.value) else {
+            let near = self.findings.nearest(&wanted.value, profiles.keys().map(String::as_str));
+            let problem = Problem::Unknown {
+                named: Named::Profile,
+                name: wanted.value.clone(),
+                nearest: near.map(str::to_owned),
+                counted: None,
+            };
+            return self.add(wanted.span, &problem);
+        };
+        for key in keys::OF_PROFILES.iter().filter(|key| profile.value(key).is_some()) {
+            let written = profile.table.iter().find(|(name, _)| name.get_ref() == key.name);
+            if let Some((name, value)) = written.filter(|_| view.value(key).is_none()) {
+                view.table.to_mut().insert(name.clone(), value.clone());
+            }
+        }
     }
 
     /// The cap of a session. Without a budget it has none, and needs no other key of it.
@@ -951,6 +1009,7 @@ impl<'s> Reader<'s, '_> {
                     .as_ref()
                     .map(|globals| globals.value.clone()),
                 cap: draft.cap.as_ref().map(|cap| cap.value),
+                limits: draft.limits,
             });
         }
     }

@@ -35,6 +35,7 @@ pub fn machine_spec(read: &Read, modules: &[LoadedModule<'_>]) -> Result<Machine
         steal: machine.steal,
         balance: machine.balance,
         live: machine.live,
+        most_gap: machine.most_gap,
         limits: system_limits(limits),
         ..MachineSpec::new()
     };
@@ -98,6 +99,7 @@ fn session_spec(session: &Session) -> SessionSpec {
             .collect(),
         coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
         cap: session.cap,
+        limits: session.limits,
     }
 }
 

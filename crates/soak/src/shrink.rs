@@ -9,7 +9,7 @@ use crate::trial::{Difference, Driver, sequential, try_case};
 use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
 use wavelock_generate::{Case, Turns};
 use wavelock_kernel::Policy;
-use wavelock_system::{Placement, Recipient};
+use wavelock_system::{OwnLimits, Placement, Recipient};
 
 /// Runs of one smaller machine before it counts as equal.
 const TRIES: u32 = 3;
@@ -50,6 +50,7 @@ impl Size {
                 + usize::from(session.weight != Weight::default())
                 + usize::from(session.class != LatencyClass::default())
                 + usize::from(session.cap.is_some())
+                + usize::from(session.limits != OwnLimits::default())
         };
         Self {
             sessions: spec.sessions.len(),
@@ -288,6 +289,7 @@ fn plain_session(case: &Case, index: usize) -> Option<Case> {
     (session.priority, session.weight, session.class) =
         (Priority::default(), Weight::default(), LatencyClass::default());
     (session.pinned, session.cap) = (false, None);
+    session.limits = OwnLimits::default();
     session.placement = Placement::Lane(session.placement.home());
     place(&mut small);
     Some(small)

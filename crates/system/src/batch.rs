@@ -479,7 +479,7 @@ impl Batch<'_> {
         self.lane.log_cap_events();
         debug_assert!(
             self.lane.requests.is_empty(),
-            "only contexts ask for what a batch cannot do"
+            "a batch has no contexts, and no session that its cap ends"
         );
         self.log_end(used, ends);
         let kernel = &mut self.lane.kernel;
@@ -555,7 +555,7 @@ impl Group {
             incomplete: 0,
             live: &mut self.live,
             wave_peak: &mut self.wave_peak,
-            limit: self.shared.limits.coroutines,
+            limit: state.limits.coroutines,
         };
         let first = (Dispatch { slot, cycles: left.0 as u32 }, spent.0 as u32);
         let BatchEnd { stop, used_before: began } = wavelock_machine::run_batch(

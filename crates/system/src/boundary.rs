@@ -332,7 +332,7 @@ impl Group {
         let (spawn, exiting) = (state.spawn(at.slot), state.exiting);
         let Some(task) = state.tasks.live_named(name.reference) else { return };
         if exiting {
-            return self.cancel_task(lane, at);
+            return self.cancel_or_kill(lane, at);
         }
         match self.lanes[lane].publish(spawn) {
             Ok(kernel) => task.kernel = kernel,

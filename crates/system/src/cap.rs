@@ -4,6 +4,7 @@
 //! A session that is split has a part of its cap on each of its lanes; one that moves takes its
 //! account along. Elsewhere: charging, throttling and refilling (`kernel`).
 
+use crate::context::Request;
 use crate::group::{Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::load::LoadError;
@@ -24,7 +25,7 @@ pub struct CapSummary {
     pub lane: LaneId,
     /// The account.
     pub account: CapState,
-    /// While it is used up: the frame in which the session can run again.
+    /// While it is used up: the frame in which the session can run, or competes, again.
     pub until: Option<Frame>,
 }
 
@@ -63,7 +64,7 @@ impl LaneState {
         self.kernel.reserve_caps(capped as u32)
     }
 
-    /// Logs what happened to caps since the last call.
+    /// Logs what happened to caps since the last call; requests among it wait for the next step.
     #[inline]
     pub(crate) fn log_cap_events(&mut self) {
         if self.kernel.has_cap_events() {
@@ -74,7 +75,7 @@ impl LaneState {
     #[cold]
     #[inline(never)]
     fn drain_cap_events(&mut self) {
-        let log = &mut self.log;
+        let (log, requests) = (&mut self.log, &mut self.requests);
         self.kernel.drain_cap_events(|event| {
             let (session, used) = (u64::from(event.session), event.used.0);
             let budget = event.budget.0;
@@ -82,6 +83,14 @@ impl LaneState {
                 CapEventKind::Throttled { until } => {
                     log.event(&Event::CapThrottle { session, used, budget, until: until.0 });
                 }
+                CapEventKind::Demoted { until } => {
+                    log.event(&Event::CapDemote { session, used, budget, until: until.0 });
+                }
+                CapEventKind::Ended => requests.push(Request::EndSession {
+                    session: SessionId(event.session),
+                    budget: event.budget,
+                    used: event.used,
+                }),
                 CapEventKind::Refilled => log.event(&Event::CapRefill { session, used, budget }),
             }
         });

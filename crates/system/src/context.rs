@@ -39,6 +39,8 @@ const PARAMETER_BYTES: u32 = 48;
 pub(crate) enum Request {
     /// End a coroutine whose context was used up, by this much too far.
     Kill { holder: Tag, context: ContextRef, overrun: Cycles },
+    /// End a session that used up its cap.
+    EndSession { session: SessionId, budget: Cycles, used: Cycles },
     /// Notify a timeout channel, as [`Group::set_timeout`] packed it.
     Notify(u64),
 }
@@ -143,6 +145,9 @@ impl Group {
                     let session = self.local[SessionId(holder.session())];
                     let at = TaskIndex { session, slot: holder.slot() };
                     self.kill_by_context(lane, at, context, overrun);
+                }
+                Request::EndSession { session, budget, used } => {
+                    self.kill_by_cap(lane, self.local[session], budget, used);
                 }
                 Request::Notify(channel) => self.notify(lane, channel),
             }

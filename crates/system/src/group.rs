@@ -12,7 +12,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, share};
 use crate::context::Request;
-use crate::functions::{Answers, Host, HostCommand};
+use crate::functions::{Answers, FIRST_FUNCTION, Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
@@ -453,8 +453,8 @@ impl Group {
         self.release_session(lane, session);
     }
 
-    /// `proc_exit`: every other coroutine of the session ends too; those on other lanes at the
-    /// wave's end.
+    /// `proc_exit`, or a cap that ends its session: every other coroutine of the session ends too;
+    /// those on other lanes at the wave's end.
     pub(crate) fn exit_session(&mut self, lane: LaneIndex, session: SessionIndex) {
         let state = &mut self.sessions[session];
         if state.ended.is_some() {
@@ -468,17 +468,31 @@ impl Group {
         self.cancel_lane(lane, session);
     }
 
-    /// Cancels the coroutines that a session has on this lane, in slot order.
+    /// Ends the coroutines that a session has on this lane, in slot order: killed, if it was killed
+    /// as a whole, else canceled.
     pub(crate) fn cancel_lane(&mut self, lane: LaneIndex, session: SessionIndex) {
         let own = self.lanes[lane].id;
         let tasks = &self.sessions[session].tasks;
         let slots = tasks.iter_live().map(|(slot, _)| slot);
         let slots: Vec<u32> = slots.filter(|&slot| tasks.lane_at(slot) == own).collect();
         for slot in slots {
-            if self.sessions[session].ended.is_none() {
-                self.cancel_task(lane, TaskIndex { session, slot });
+            let (state, at) = (&mut self.sessions[session], TaskIndex { session, slot });
+            if state.ended.is_some() {
+                return;
             }
+            self.cancel_or_kill(lane, at);
         }
+    }
+
+    /// Ends a coroutine of a session that exited or was killed as a whole.
+    pub(crate) fn cancel_or_kill(&mut self, lane: LaneIndex, at: TaskIndex) {
+        let state = &mut self.sessions[at.session];
+        if !state.kills.is_whole() {
+            return self.cancel_task(lane, at);
+        }
+        state.kills.count += 1;
+        self.withdraw(lane, at);
+        self.end_task(lane, at, EndStatus::Killed, 0);
     }
 
     /// Ends a coroutine of this lane that is not running: out of the kernel and every wait queue,
@@ -497,6 +511,12 @@ impl Group {
             return;
         }
         let (task, coroutine) = state.tasks.both_at(at.slot);
+        if is_host_function(coroutine) {
+            if let Wait::Asking(number) = core::mem::replace(&mut task.wait, Wait::None) {
+                state.left_ask(number);
+            }
+            return;
+        }
         let (operation, [first, ..]) = pending(coroutine);
         match core::mem::replace(&mut task.wait, Wait::None) {
             Wait::Queued(ticket) | Wait::Taking(ticket) => match state.handle(first as i32) {
@@ -749,6 +769,11 @@ pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
         .host_call()
         .and_then(|call| HostOperation::from_code(u8::try_from(call.number).ok()?));
     (operation.expect("a waiting coroutine is in a host call"), arguments)
+}
+
+/// Whether a coroutine is in a call of a function of the embedder.
+pub(crate) fn is_host_function(coroutine: &Coroutine) -> bool {
+    coroutine.host_call().is_some_and(|call| call.number >= FIRST_FUNCTION)
 }
 
 pub(crate) const fn is_send(operation: HostOperation) -> bool {

@@ -10,7 +10,7 @@
 //! (`call`), contexts (`context`), WASI (`wasi`).
 
 use crate::channel::{Channel, Message, WaitingSender};
-use crate::group::{Effect, Group, pending};
+use crate::group::{Effect, Group, is_host_function, pending};
 use crate::index::{ChannelIndex, TaskIndex};
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
@@ -278,6 +278,9 @@ impl Group {
             return Flow::Continue;
         }
         let (task, coroutine) = tasks.both_at(site.slot);
+        if is_host_function(coroutine) {
+            return self.finish_ask(site);
+        }
         let (operation, [_, pointer, _, _]) = pending(coroutine);
         let wait = core::mem::replace(&mut task.wait, Wait::None);
         let result = self.answer_of(site, operation, pointer as u32, wait);
@@ -377,7 +380,7 @@ impl Group {
         if state.exiting {
             return Err(Errno::Denied.into());
         }
-        if state.tasks.occupied() >= self.shared.limits.coroutines {
+        if state.tasks.occupied() >= state.limits.coroutines {
             return Err(Errno::Limit.into());
         }
         let mut coroutine = Coroutine::start(&state.machine, function, &[argument])
@@ -487,8 +490,8 @@ impl Group {
 /// Channels.
 impl Group {
     fn make_channel(&mut self, site: Site<'_>, capacity: i32) -> HostResult {
-        let limits = &self.shared.limits;
         let state = &mut self.sessions[site.session];
+        let limits = state.limits;
         let capacity = u32::try_from(capacity).ok().filter(|&capacity| capacity >= 1);
         let capacity = capacity.ok_or(Errno::Invalid)?;
         if capacity > limits.channel_capacity || state.made_channels >= limits.channels {
@@ -753,7 +756,7 @@ impl Group {
     fn output(&mut self, site: Site<'_>, region: Region) -> HostResult {
         let state = &self.sessions[site.session];
         state.bytes(region)?;
-        if region.length as usize > self.shared.limits.output_bytes as usize - state.output.len() {
+        if region.length as usize > state.limits.output_bytes as usize - state.output.len() {
             return Err(Errno::Limit.into());
         }
         let bytes = self.paid_bytes(site, region)?;

@@ -9,7 +9,7 @@ use crate::authority::{ContextSpec, Grant, GrantSpec};
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
 use crate::errors::errors;
 use crate::functions::{HostImport, HostImports, HostKind, HostNumber};
-use crate::spec::{ChannelSpec, Limits, MachineSpec, Placement, SessionSpec, Span};
+use crate::spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{COST_TABLE_VERSION, Cycles, GUEST_INTERFACE_VERSION};
@@ -29,7 +29,7 @@ const VERSIONS: [(&str, u32); 3] = [
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
 /// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
-/// that is live; functions of the embedder.
+/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
@@ -37,6 +37,8 @@ const CAPS: u64 = 4;
 const SHARING: u64 = 5;
 const MASKS: u64 = 6;
 const LIVE: u64 = 8;
+const MOST_GAP: u64 = 9;
+const OWN_LIMITS: u64 = 10;
 const HOST: u64 = 12;
 
 errors! {
@@ -79,7 +81,10 @@ record! {
     }
     SessionSpec {
         name, module, placement, pinned, priority, weight, class, args, env, ports,
-        coroutine_globals, cap = no_cap,
+        coroutine_globals, cap = no_cap, limits = no_limits,
+    }
+    OwnLimits {
+        coroutines, stack_bytes, session_stack_bytes, memory_pages, channels, output_bytes,
     }
     CapSettings { budget, period_frames, overrun }
     ChannelSpec { name, owner, capacity }
@@ -104,6 +109,11 @@ codes! {
 /// Caps are in a section of their own.
 const fn no_cap(_: &mut Reader<'_>) -> Result<Option<CapSettings>, CodecError> {
     Ok(None)
+}
+
+/// Limits of sessions are in a section of their own.
+fn no_limits(_: &mut Reader<'_>) -> Result<OwnLimits, CodecError> {
+    Ok(OwnLimits::default())
 }
 
 /// Masks and fallbacks are in a section of their own.
@@ -203,6 +213,12 @@ impl MachineSpec {
         if self.live {
             Codec::write(&LIVE, &mut out);
         }
+        if let Some(most_gap) = self.most_gap {
+            (MOST_GAP, most_gap).write(&mut out);
+        }
+        if !self.own_limits().is_empty() {
+            (OWN_LIMITS, self.own_limits()).write(&mut out);
+        }
         if !self.host.functions.is_empty() {
             Codec::write(&HOST, &mut out);
             self.host.write(&mut out);
@@ -218,6 +234,34 @@ impl MachineSpec {
         bytes: &[u8],
         modules: Vec<(Arc<Module>, [u8; 32])>,
     ) -> Result<Self, SpecError> {
+        let (mut spec, input) = Self::parse(bytes)?;
+        let (modules, found): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
+        let different = (0..spec.module_hashes.len().max(found.len()))
+            .find(|&at| spec.module_hashes.get(at) != found.get(at));
+        if let Some(module) = different {
+            return Err(SpecError::Module { module });
+        }
+        spec.modules = modules;
+        let known = crate::load::check_references(&spec).is_ok();
+        input.check("an index that names nothing", known)?;
+        Ok(spec)
+    }
+
+    /// The spec of these bytes, which control inputs have made of this one: with its modules, and
+    /// those of its library.
+    pub(crate) fn amended_by(&self, bytes: &[u8]) -> Result<Self, SpecError> {
+        let (mut spec, input) = Self::parse(bytes)?;
+        for (module, hash) in spec.module_hashes.iter().enumerate() {
+            spec.modules.push(self.find_module(hash).ok_or(SpecError::Module { module })?);
+        }
+        spec.library.clone_from(&self.library);
+        let known = crate::load::check_references(&spec).is_ok();
+        input.check("an index that names nothing", known)?;
+        Ok(spec)
+    }
+
+    /// The spec of these bytes, without its modules.
+    fn parse(bytes: &[u8]) -> Result<(Self, Reader<'_>), SpecError> {
         let mut input = Reader::new(bytes, Width::Word);
         for (what, expected) in VERSIONS {
             let found = Codec::read(&mut input)?;
@@ -239,16 +283,7 @@ impl MachineSpec {
         }
         (spec.sessions, spec.channels) = Codec::read(&mut input)?;
         spec.read_sections(&mut input)?;
-        let (modules, found): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
-        let different = (0..spec.module_hashes.len().max(found.len()))
-            .find(|&at| spec.module_hashes.get(at) != found.get(at));
-        if let Some(module) = different {
-            return Err(SpecError::Module { module });
-        }
-        spec.modules = modules;
-        let known = crate::load::check_references(&spec).is_ok();
-        input.check("an index that names nothing", known)?;
-        Ok(spec)
+        Ok((spec, input))
     }
 
     /// The caps by session, ascending.
@@ -266,6 +301,21 @@ impl MachineSpec {
             }
         }
         !caps.is_empty() && self.caps() == caps
+    }
+
+    /// Sessions with limits of their own, ascending.
+    fn own_limits(&self) -> Vec<(usize, OwnLimits)> {
+        let all = self.sessions.iter().map(|session| session.limits).enumerate();
+        all.filter(|(_, limits)| *limits != OwnLimits::default()).collect()
+    }
+
+    /// Gives sessions their own limits, ascending.
+    fn set_limits(&mut self, limits: &[(usize, OwnLimits)]) -> bool {
+        for &(at, own) in limits {
+            let Some(session) = self.sessions.get_mut(at) else { return false };
+            session.limits = own;
+        }
+        !limits.is_empty() && self.own_limits() == limits
     }
 
     /// Lanes and fallbacks of contexts that have other ones than the default, ascending.
@@ -323,6 +373,14 @@ impl MachineSpec {
                 LIVE => {
                     self.live = true;
                     true
+                }
+                MOST_GAP => {
+                    self.most_gap = Some(Codec::read(input)?);
+                    true
+                }
+                OWN_LIMITS => {
+                    let limits: Vec<_> = Codec::read(input)?;
+                    self.set_limits(&limits)
                 }
                 HOST => {
                     self.host = Codec::read(input)?;
@@ -396,6 +454,29 @@ mod tests {
         let plain = MachineSpec { deviations: Vec::new(), ..shorter }.identity();
         let sections = [plain.len(), uncapped.len()];
         for end in (0..bytes.len()).filter(|end| !sections.contains(end)) {
+            assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
+        }
+    }
+
+    #[test]
+    fn limits_of_sessions_are_in_a_section_of_their_own() {
+        let plain = sample().identity();
+        let mut limited = sample();
+        limited.sessions[0].limits.memory_pages = Some(3);
+        limited.sessions[1].limits = OwnLimits {
+            coroutines: Some(4),
+            session_stack_bytes: Some(1 << 40),
+            ..OwnLimits::default()
+        };
+        let bytes = limited.identity();
+        assert_eq!(bytes[..plain.len()], plain, "a machine without them keeps its bytes");
+        let again = MachineSpec::from_identity(&bytes, modules()).expect("own bytes");
+        for (found, expected) in again.sessions.iter().zip(&limited.sessions) {
+            assert_eq!(found.limits, expected.limits);
+        }
+        let over = again.sessions[1].limits.over(&again.limits);
+        assert_eq!((over.coroutines, over.memory_pages), (4, again.limits.memory_pages));
+        for end in plain.len() + 1..bytes.len() {
             assert!(MachineSpec::from_identity(&bytes[..end], modules()).is_err());
         }
     }

@@ -1,12 +1,14 @@
 //! Kills: coroutines that a budget's overrun policy ended (semantics 70).
 //!
 //! Contract: a kill is recorded with its numbers, in the session and in the trace, before the
-//! coroutine ends. A coroutine that was killed is never called finished or canceled. Elsewhere: who
+//! coroutine ends. A coroutine that was killed is never called finished or canceled. A session that
+//! used up its cap is killed as a whole, with one record: its coroutines on the lane of the cap at
+//! once, those on its other lanes at the wave's end. Elsewhere: who
 //! decides on a kill (`kernel`), the order of an end (`ending`).
 
 use crate::authority::Capabilities;
 use crate::group::Group;
-use crate::index::{LaneIndex, TaskIndex};
+use crate::index::{LaneIndex, SessionIndex, TaskIndex};
 use crate::task::EndStatus;
 use crate::world::World;
 use alloc::string::String;
@@ -42,7 +44,7 @@ impl KillRule {
 /// A kill, and its numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KillRecord {
-    /// The coroutine.
+    /// The coroutine; the first of the session, if it was killed as a whole.
     pub coroutine: CoroutineRef,
     /// The rule.
     pub rule: KillRule,
@@ -70,7 +72,7 @@ pub(crate) struct Kills {
     pub(crate) records: alloc::vec::Vec<KillRecord>,
     /// All of them.
     pub(crate) count: u64,
-    /// Its first coroutine was killed.
+    /// Its first coroutine was killed, or it was killed as a whole.
     pub(crate) first: bool,
 }
 
@@ -82,6 +84,18 @@ impl Kills {
             self.records.push(record);
         }
     }
+
+    /// Adds a kill of the whole session; its coroutines are counted as they end.
+    fn add_whole(&mut self, record: KillRecord) {
+        self.first = true;
+        self.records.truncate(KILLS_KEPT - 1);
+        self.records.push(record);
+    }
+
+    /// Whether the session was killed as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.records.iter().any(|kill| kill.rule == KillRule::Cap)
+    }
 }
 
 /// The name that the manifest gives a context of a session, by its handle.
@@ -91,14 +105,15 @@ pub(crate) fn context_name(table: Option<&Capabilities>, handle: i32) -> Option<
 }
 
 impl World {
-    /// The kill that ended a coroutine, and the name of its context; only the first of a session
-    /// are kept.
+    /// The kill that ended a coroutine or its whole session, and the name of its context; only the
+    /// first of a session are kept.
     #[must_use]
     pub fn kill_of(&self, name: CoroutineName) -> Option<(KillRecord, Option<String>)> {
         self.session_groups.get(name.session.0 as usize)?;
         let state = self.session_ref(name.session);
         let mut records = state.kills.records.iter();
-        let found = records.find(|kill| kill.coroutine == name.reference)?;
+        let found =
+            records.find(|kill| kill.coroutine == name.reference || kill.rule == KillRule::Cap)?;
         Some((found.clone(), context_name(state.capabilities.as_deref(), found.handle)))
     }
 }
@@ -130,6 +145,39 @@ impl Group {
             overrun,
         };
         self.kill_task(lane, at, record);
+    }
+
+    /// Ends a session that used up its cap on this lane, if it still lives.
+    pub(crate) fn kill_by_cap(
+        &mut self,
+        lane: LaneIndex,
+        session: SessionIndex,
+        budget: Cycles,
+        used: Cycles,
+    ) {
+        let state = &mut self.sessions[session];
+        if state.ended.is_some() {
+            return;
+        }
+        let record = KillRecord {
+            coroutine: CoroutineRef::new(0, 0),
+            rule: KillRule::Cap,
+            lane: LaneId(self.lanes[lane].id),
+            handle: -1,
+            frame: self.frame,
+            clock: self.lanes[lane].kernel.clock(),
+            budget,
+            overrun: used.saturating_sub(budget),
+        };
+        self.lanes[lane].log.event(&Event::Kill {
+            session: u64::from(state.id.0),
+            slot: 0,
+            rule: record.rule as u64,
+            budget: record.budget.0,
+            overrun: record.overrun.0,
+        });
+        state.kills.add_whole(record);
+        self.exit_session(lane, session);
     }
 
     /// Ends a live coroutine of this lane that is not running, because of a budget.

@@ -3,6 +3,7 @@
 //! Contract: a session belongs to one group of lanes. Only the worker that runs that group, or the
 //! boundary between waves, accesses it.
 
+use crate::ask::Asks;
 use crate::authority::Capabilities;
 use crate::call::Calls;
 use crate::channel::{Channel, Message};
@@ -10,6 +11,7 @@ use crate::input::InputQueue;
 use crate::kill::Kills;
 use crate::observe::{Chain, session_digest};
 use crate::profile::Profile;
+use crate::spec::Limits;
 use crate::task::{EndStatus, TaskTable};
 use crate::watch::Watches;
 use alloc::boxed::Box;
@@ -147,6 +149,8 @@ pub(crate) struct SessionState {
     /// Who shares its lanes by weight.
     pub(crate) sharing: Sharing,
     pub(crate) class: LatencyClass,
+    /// Its limits: its own, else the machine's.
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTable,
     pub(crate) channels: Vec<Channel>,
     /// Channels that the guest made itself: the last of `channels`.
@@ -174,7 +178,8 @@ pub(crate) struct SessionState {
     pub(crate) profile: Option<Box<Profile>>,
     pub(crate) messages: u64,
     pub(crate) exit: i32,
-    /// `proc_exit` was called: coroutines on other lanes end at the wave's end.
+    /// `proc_exit` was called, or it was killed as a whole: coroutines on other lanes end at the
+    /// wave's end.
     pub(crate) exiting: bool,
     pub(crate) ended: Option<SessionOutcome>,
     /// The host ends it: set for the length of the end.
@@ -192,6 +197,8 @@ pub(crate) struct SessionState {
     pub(crate) calls: Option<Box<Calls>>,
     /// Its waits for other sessions, if its module can wait for one.
     pub(crate) watches: Option<Box<Watches>>,
+    /// Its asks, if a function of the machine's host asks.
+    pub(crate) asks: Option<Box<Asks>>,
 }
 
 impl SessionState {

@@ -7,6 +7,7 @@
 use crate::authority::{ContextSpec, GrantSpec};
 use crate::functions::HostImports;
 use crate::load::can_park_or_watch;
+use crate::start::{LaterModule, most_gap};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -80,6 +81,39 @@ impl Default for Limits {
     }
 }
 
+/// Limits of one session in place of the machine's; `None` is the machine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OwnLimits {
+    /// See [`Limits::coroutines`].
+    pub coroutines: Option<u32>,
+    /// See [`Limits::stack_bytes`].
+    pub stack_bytes: Option<u32>,
+    /// See [`Limits::session_stack_bytes`].
+    pub session_stack_bytes: Option<u64>,
+    /// See [`Limits::memory_pages`].
+    pub memory_pages: Option<u32>,
+    /// See [`Limits::channels`].
+    pub channels: Option<u32>,
+    /// See [`Limits::output_bytes`].
+    pub output_bytes: Option<u32>,
+}
+
+impl OwnLimits {
+    /// The limits that hold for the session, in a machine with these.
+    #[must_use]
+    pub fn over(&self, machine: &Limits) -> Limits {
+        Limits {
+            coroutines: self.coroutines.unwrap_or(machine.coroutines),
+            stack_bytes: self.stack_bytes.unwrap_or(machine.stack_bytes),
+            session_stack_bytes: self.session_stack_bytes.unwrap_or(machine.session_stack_bytes),
+            memory_pages: self.memory_pages.unwrap_or(machine.memory_pages),
+            channels: self.channels.unwrap_or(machine.channels),
+            output_bytes: self.output_bytes.unwrap_or(machine.output_bytes),
+            ..*machine
+        }
+    }
+}
+
 /// Where a session's coroutines run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
@@ -137,6 +171,8 @@ pub struct SessionSpec {
     pub coroutine_globals: Vec<String>,
     /// Its cap: the most cycles of all its coroutines together, per period.
     pub cap: Option<CapSettings>,
+    /// Its own limits, in place of the machine's.
+    pub limits: OwnLimits,
 }
 
 impl SessionSpec {
@@ -207,6 +243,11 @@ pub struct MachineSpec {
     /// Of a machine that control inputs have changed: the description that it was loaded with,
     /// whose identity it keeps (semantics 84).
     pub origin: Option<Arc<Self>>,
+    /// The longest gap between safepoints that modules of later sessions may have, if it is longer
+    /// than those of the machine's own (semantics 88).
+    pub most_gap: Option<Cycles>,
+    /// Modules that control inputs brought, with their bytes. In no identity.
+    pub library: Vec<LaterModule>,
 }
 
 impl MachineSpec {
@@ -234,6 +275,8 @@ impl MachineSpec {
             live: false,
             host: HostImports::default(),
             origin: None,
+            most_gap: None,
+            library: Vec::new(),
         }
     }
 
@@ -260,15 +303,17 @@ impl MachineSpec {
             ports: Vec::new(),
             coroutine_globals: Vec::new(),
             cap: None,
+            limits: OwnLimits::default(),
         });
         SessionId(id as u32)
     }
 
-    /// The longest gap between two safepoints of the modules that sessions use.
+    /// The longest gap between two safepoints of the modules that sessions use or may use later.
     pub(crate) fn longest_gap(&self) -> Cycles {
         let modules = self.sessions.iter().filter_map(|session| self.modules.get(session.module));
         let costs = self.host.functions.iter().map(|function| function.cost);
-        modules.map(|module| module.code().gap()).chain(costs).max().unwrap_or(Cycles::ZERO)
+        let found = modules.map(|module| module.code().gap()).chain(costs).max();
+        most_gap(self.most_gap, found.unwrap_or(Cycles::ZERO))
     }
 
     /// The settings that every lane's kernel is made with.

@@ -114,8 +114,21 @@ impl Group {
                     self.close_slice(slice, flow);
                     self.dispatch(lane)
                 }
-                Err(next) => next,
+                Err(next) => {
+                    if !matches!(next, Next::Run(_)) {
+                        self.serve_last_requests(lane);
+                    }
+                    next
+                }
             };
+        }
+    }
+
+    /// Serves what the last pick of a wave requested: the end of the wave cut it off from a slice,
+    /// and it used up the cap of its session.
+    fn serve_last_requests(&mut self, lane: LaneIndex) {
+        if !self.lanes[lane].requests.is_empty() {
+            self.serve_requests(lane);
         }
     }
 
@@ -140,6 +153,7 @@ impl Group {
         if !matches!(next, Next::Run(_)) {
             state.log_context_events();
             state.log_cap_events();
+            self.serve_last_requests(lane);
         }
         next
     }
@@ -165,6 +179,7 @@ impl Group {
         let kernel = &self.lanes[slice.lane].kernel;
         !cfg!(feature = "plain")
             && !kernel.has_contexts()
+            && !kernel.ends_by_cap(slice.running.tag().session())
             && self.sessions[slice.session].profile.is_none()
             && kernel.longest_slice() <= LONGEST_SLICE
     }

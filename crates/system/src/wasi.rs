@@ -260,7 +260,7 @@ impl Group {
         if buffers.bytes > u64::from(u32::MAX) {
             return Err(Refused::Code(INVALID));
         }
-        let room = u64::from(self.shared.limits.output_bytes) - state.output.len() as u64;
+        let room = u64::from(state.limits.output_bytes) - state.output.len() as u64;
         if stream == 1 && buffers.bytes > room {
             return Err(Refused::Code(NO_SPACE));
         }

@@ -6,7 +6,7 @@ mod kit;
 use kit::{Machine, Run, numbers};
 use wavelock_abi::{Cycles, Errno, FaultCode};
 use wavelock_kernel::BlockReason;
-use wavelock_system::{LoadError, RunOutcome, SessionOutcome, WaitTarget};
+use wavelock_system::{LoadError, RunOutcome, SessionOutcome, WaitTarget, World};
 
 const ESTALE: i64 = Errno::Stale.code() as i64;
 const ELIMIT: i64 = Errno::Limit.code() as i64;
@@ -144,6 +144,65 @@ fn ended_coroutines_count_until_joined_or_detached() {
     let run = machine.run();
     assert_eq!(run.numbers(0), [1, 2, ELIMIT, ELIMIT, 0, 0x1_0000_0001, 0, 0x1_0000_0002, ELIMIT]);
     assert!(run.session(0).peak <= 3);
+}
+
+#[test]
+fn a_session_can_have_limits_of_its_own() {
+    let body = r#"
+    (func $child (param i64))
+    (elem (i32.const 0) $child)
+    (func $try (result i64) (call $spawn (i32.const 0) (i64.const 0)))
+    (func (export "_start")
+      (call $out (call $try)) (call $out (call $try)) (call $sleep (i64.const 2))
+      (call $out (call $try))
+      (call $out32 (memory.grow (i32.const 2)))
+      (call $out32 (call $channel (i32.const 1))) (call $out32 (call $channel (i32.const 1))))"#;
+    let mut machine = Machine::new();
+    machine.session("plain", body);
+    let own = machine.session("own", body);
+    let limits = &mut machine.spec.sessions[own.0 as usize].limits;
+    (limits.coroutines, limits.memory_pages, limits.channels) = (Some(3), Some(2), Some(1));
+    let run = machine.run();
+    assert_eq!(run.numbers(0), [1, 2, 3, 1, 0, 1]);
+    assert_eq!(run.numbers(1), [1, 2, ELIMIT, -1, 0, ELIMIT]);
+    // They may be larger than the machine's too.
+    machine.spec.limits.coroutines = 1;
+    let run = machine.run();
+    assert_eq!(run.numbers(0)[..3], [ELIMIT; 3]);
+    assert_eq!(run.numbers(1)[..3], [1, 2, ELIMIT]);
+    // A run is restored with them.
+    let (saver, whole) = machine.run_saving();
+    assert!(!saver.saved.is_empty());
+    for (bytes, ..) in &saver.saved {
+        let mut world = World::restore(machine.spec.clone(), Vec::new(), false, bytes).unwrap();
+        world.run(&mut ()).expect("the host can go on");
+        assert_eq!(world.summary(), whole);
+    }
+    // What one session may not have, it is refused by its name.
+    machine.spec.sessions[own.0 as usize].limits.memory_pages = Some(0);
+    let refusal = machine.refusal().to_string();
+    assert!(refusal.contains("session `own`") && refusal.contains("memory_pages"), "{refusal}");
+}
+
+#[test]
+fn output_and_stacks_are_limited_by_session() {
+    let body = r#"
+    (func $deep (param i64) (result i64)
+      (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (i64.const 1)))
+    (func (export "_start")
+      (drop (call $output (i32.const 0) (i32.const 20)))
+      (drop (call $output (i32.const 0) (i32.const 20)))
+      (drop (call $deep (i64.const 0))))"#;
+    let mut machine = Machine::new();
+    let sessions = ["plain", "own"].map(|name| machine.session(name, body));
+    let limits = &mut machine.spec.sessions[sessions[1].0 as usize].limits;
+    (limits.output_bytes, limits.stack_bytes) = (Some(30), Some(4_096));
+    let run = machine.run();
+    assert_eq!([0, 1].map(|session| run.bytes(session).len()), [40, 20]);
+    let cycles = [0, 1].map(|session| run.session(session).cycles.0);
+    assert!(cycles[0] > 50 * cycles[1], "the smaller stack is exhausted earlier: {cycles:?}");
+    let faults = [0, 1].map(|session| run.session(session).faults[0].code);
+    assert_eq!(faults, [FaultCode::StackExhausted; 2]);
 }
 
 /// One child that traps, and what the first coroutine does about it.

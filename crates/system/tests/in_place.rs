@@ -162,7 +162,7 @@ fn machine(seed: u64) -> Machine {
             session.cap = Some(CapSettings {
                 budget: Cycles(4_000 + choices.below(12_000)),
                 period_frames: 1 + choices.below(2),
-                overrun: CapOverrun::Throttle,
+                overrun: CapOverrun::ALL[choices.below(3) as usize],
             });
         }
     }
@@ -181,8 +181,9 @@ fn rest(machine: &Machine, choices: &mut Choices) -> Option<wavelock_system::Run
 
 #[test]
 fn messages_in_place_are_the_same_run() {
-    let (mut outcomes, mut messages, mut calls, mut restored) = ([0; 4], 0, 0, 0);
-    let mut throttled = 0;
+    let (mut messages, mut calls, mut restored) = (0, 0, 0);
+    let mut outcomes = [0; RunOutcome::ALL.len()];
+    let (mut throttled, mut demoted) = (0, 0);
     for seed in 0..400 {
         println!("seed {seed}");
         let machine = machine(seed);
@@ -195,6 +196,8 @@ fn messages_in_place_are_the_same_run() {
         }
         let throttles =
             |lane| long.events(lane).iter().filter(|e| e.contains("CapThrottle")).count();
+        let demotes = |lane| long.events(lane).iter().filter(|e| e.contains("CapDemote")).count();
+        demoted += (0..usize::from(machine.spec.lanes)).map(demotes).sum::<usize>();
         throttled += (0..usize::from(machine.spec.lanes)).map(throttles).sum::<usize>();
         outcomes[lean.outcome as usize] += 1;
         if let Some(rest) = rest(&machine, &mut Choices(seed)) {
@@ -203,7 +206,7 @@ fn messages_in_place_are_the_same_run() {
         }
     }
     println!(
-        "{outcomes:?}, {messages} messages in {calls} calls, {restored} restored, {throttled} throttled"
+        "{outcomes:?}, {messages} messages in {calls} calls, {restored} restored, {throttled} throttled, {demoted} demoted"
     );
     assert!(
         outcomes[RunOutcome::Finished as usize] > 10
@@ -214,7 +217,9 @@ fn messages_in_place_are_the_same_run() {
         outcomes[RunOutcome::Faulted as usize] > 5
             && messages > 5_000
             && restored > 100
-            && throttled > 100,
-        "{outcomes:?}, {messages}, {restored}, {throttled}"
+            && throttled > 40
+            && demoted > 15
+            && outcomes[RunOutcome::Killed as usize] > 10,
+        "{outcomes:?}, {messages}, {restored}, {throttled}, {demoted}"
     );
 }

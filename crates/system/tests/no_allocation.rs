@@ -1,5 +1,5 @@
-//! A steal and a depleted budget allocate nothing in a wave of a whole machine, once it has run for
-//! a while: a counting allocator watches waves and their ends.
+//! A steal, a depleted budget and a used-up cap allocate nothing in a wave of a whole machine, once
+//! it has run for a while: a counting allocator watches waves and their ends.
 
 mod counting;
 mod kit;
@@ -7,7 +7,7 @@ mod kit;
 use counting::COUNT;
 use kit::Machine;
 use wavelock_abi::Cycles;
-use wavelock_kernel::OverrunPolicy;
+use wavelock_kernel::{CapOverrun, CapSettings, OverrunPolicy, Policy};
 use wavelock_system::{ContextSpec, World};
 
 /// Allocations in the waves and wave ends of the next `frames` frames. Frame ends are not counted.
@@ -107,4 +107,29 @@ fn a_notice_of_depletion_allocates_nothing() {
     let received = world.summary().sessions[0].messages;
     assert!(throttles >= 390, "{throttles} throttles, {received} messages");
     assert!(world.contexts()[0].view.cell.sequence >= 390);
+}
+
+/// Caps that are used up and refilled: a session that waits for its refill, and one that runs in
+/// the background until then.
+#[test]
+fn a_cap_that_is_used_up_allocates_nothing() {
+    for policy in kit::policies(Cycles(5_000)) {
+        let mut machine = Machine::new();
+        for name in ["throttled", "demoted", "free"] {
+            machine.session(name, r#"(func (export "_start") (loop $l (br $l)))"#);
+        }
+        machine.times(100_000, 20_000, 5_000);
+        machine.spec.policy = policy;
+        for (at, overrun) in [(0, CapOverrun::Throttle), (1, CapOverrun::Demote)] {
+            machine.spec.sessions[at].cap =
+                Some(CapSettings { budget: Cycles(9_000), period_frames: 1, overrun });
+        }
+        let mut world = machine.world(false);
+        allocations(&mut world, 20);
+        assert_eq!(allocations(&mut world, 100), 0, "{policy:?}");
+        let used: u64 = world.caps().iter().map(|cap| cap.account.counts.throttles).sum();
+        // Under `cooperative` the session without a cap keeps the lane once it has it.
+        let least = if policy == Policy::Cooperative { 1 } else { 200 };
+        assert!(used >= least, "{policy:?}: {used}");
+    }
 }

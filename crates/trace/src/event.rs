@@ -352,17 +352,22 @@ events! {
     Outcome = 40 { outcome: number }, "the machine ended";
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
-    CapRefill = 44 { session: number, used: number, budget: number }, "a throttled session can run again on this lane: what it owes from its overrun, and the cap";
+    CapRefill = 44 { session: number, used: number, budget: number }, "a throttled or demoted session competes again on this lane: what it owes from its overrun, and the cap";
+    CapDemote = 47 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame until which its coroutines run only when no other is ready";
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
     Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";
     OutOfRange = 50 { session: number, slot: number, operation: number, found: number, most: number }, "an operation on time got a number that it does not accept: which operation, the number's bits, and the largest it accepts; the refusal follows";
     Handoff = 51 { session: number, slot: number, from: number, to_session: number, to_slot: number, to: number, step: number, reason: number }, "a receiver is preferred for a message from another lane: the sender and its lane, the receiver and its lane, that lane's steps so far, and how the message came (0 sent, 1 its sender waited for room)";
-    Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine: the rule (0 its context, 1 the cap of its session), the budget, and what was used beyond it";
+    Kill = 56 { session: number, slot: number, rule: number, budget: number, overrun: number }, "a budget's overrun policy ended a coroutine (rule 0: its context was used up) or its session (rule 1: its cap; the slot is 0): the budget, and what was used beyond it";
     InputEnd = 64 { session: number }, "the input of a session ended: what it has not read is the last";
     Stop = 65 { running: number }, "the machine was told to end with this frame: its sessions that had not ended";
     Control = 66 { session: number, what: number, first: number, second: number, third: number }, "a control input took effect on a session: which, and its numbers (rule 16)";
     ControlRefused = 67 { session: number, what: number, code: number, found: number, allowed: number }, "a control input could not take effect in its frame: which, why, and the numbers (rule 16)";
+    Start = 68 { session: number, lane: number, module: bytes, name: bytes }, "a session was started by a control input: its number, its home lane, the hash of its module, its name";
     View = 80 { function: number, answer: number }, "a view of the embedder answered: its position among the host functions, and a sum over its results and what it wrote";
+    Ask = 81 { session: number, number: number, function: number }, "the running coroutine asks the embedder, and waits for the reply: the number of the ask in its session, and the function's position among the host functions";
+    Reply = 82 { session: number, number: number, bytes: bytes }, "a reply to an ask was delivered: the words of its results";
+    LostReply = 83 { session: number, number: number }, "a reply changed nothing: its ask had ended, or was another";
 }
 
 #[cfg(test)]

@@ -114,9 +114,15 @@ pub(crate) fn describe(
                 session(id)
             )
         }
+        Event::CapDemote { session: id, used, budget, until } => {
+            format!(
+                "{} used {used} of the {budget} cycles of its cap and runs in the background until frame {until}",
+                session(id)
+            )
+        }
         Event::CapRefill { session: id, used, budget } => {
             format!(
-                "{} can run again: its cap of {budget} cycles was refilled, {used} of them are paid for its overrun",
+                "{} competes again: its cap of {budget} cycles was refilled, {used} of them are paid for its overrun",
                 session(id)
             )
         }

@@ -153,9 +153,13 @@ fn caps_have_the_same_run_under_every_driver() {
     }
     let count = |name| reached.0.get(name).copied().unwrap_or_default();
     let (throttles, refills) = (count("CapThrottle"), count("CapRefill"));
-    println!("{capped} caps: throttled {throttles}, refilled {refills}; {saved} saved");
+    let (demoted, killed) = (count("CapDemote"), count("Kill"));
+    println!(
+        "{capped} caps: throttled {throttles}, demoted {demoted}, killed {killed}, refilled \
+         {refills}; {saved} saved"
+    );
     assert!(capped > 150 && saved > 100, "{capped} caps, {saved} boundaries saved");
-    assert!(throttles > 1_000 && refills > 1_000, "{throttles} throttles, {refills} refills");
+    assert!(throttles > 1_000 && demoted > 200 && refills > 1_000 && killed > 50);
 }
 
 #[test]

@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, CoroutineName, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
-use wavelock_kernel::CapState;
+use wavelock_kernel::{CapOverrun, CapState};
 use wavelock_system::{
-    CapSummary, Deadlock, FaultRecord, KillRecord, LostStack, RunOutcome, RunSummary,
+    CapSummary, Deadlock, FaultRecord, KillRecord, KillRule, LostStack, RunOutcome, RunSummary,
     SessionOutcome, UnreadInput, WaitTarget, Waiting, World,
 };
 
@@ -165,6 +165,7 @@ fn kill_object((kill, context): &(KillRecord, Option<String>)) -> KillRow {
 
 fn cap_object(cap: &CapSummary) -> CapRow {
     let CapState { settings, used, counts, .. } = cap.account;
+    let until = |overrun| cap.until.filter(|_| settings.overrun == overrun).map(|frame| frame.0);
     CapRow {
         lane: cap.lane.0,
         budget_cycles: settings.budget.0,
@@ -174,7 +175,9 @@ fn cap_object(cap: &CapSummary) -> CapRow {
         charged_cycles: counts.consumed.0,
         throttled: counts.throttles,
         longest_overrun_cycles: counts.longest_overrun.0,
-        throttled_until_frame: cap.until.map(|frame| frame.0),
+        throttled_until_frame: until(CapOverrun::Throttle),
+        demoted_until_frame: until(CapOverrun::Demote),
+        demoted_cycles: counts.demoted.0,
     }
 }
 
@@ -286,6 +289,14 @@ fn session_name(world: &World, session: SessionId) -> &str {
     session.map_or("?", |session| session.name.as_str())
 }
 
+/// What a call of the host function at a position waits for.
+fn reply_text(world: &World, function: usize) -> String {
+    match world.spec().host.functions.get(function) {
+        Some(import) => format!("the reply to `{}` `{}`", import.module, import.name),
+        None => "a reply".to_owned(),
+    }
+}
+
 fn target_text(world: &World, target: &WaitTarget) -> String {
     match target {
         WaitTarget::Channel(channel) => channel_name(world, channel),
@@ -296,6 +307,7 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
             .join(", "),
         WaitTarget::Coroutine(name) => format!("coroutine {}", show(*name, world.spec())),
         WaitTarget::Input => "input".to_owned(),
+        WaitTarget::Reply(function) => reply_text(world, *function),
         WaitTarget::Unpark(_) => "an unpark".to_owned(),
         WaitTarget::Session(session) => {
             format!("the end of session {}", session_name(world, *session))
@@ -485,14 +497,13 @@ fn print_kills(text: &mut String, run: &RunSummary, object: &Summary) {
         .iter()
         .flat_map(|session| session.kills.iter().map(move |kill| (&session.name, kill)));
     for (session, kill) in kills.take(SHOWN) {
-        let _ = writeln!(
-            text,
-            "{bad}killed{bad:#} {session}/{}.{}: {}",
-            kill.slot, kill.generation, kill.reason
-        );
+        let _ = writeln!(text, "{bad}killed{bad:#} {}: {}", kill.subject(session), kill.reason);
     }
-    let total: u64 = run.sessions.iter().map(|session| session.killed).sum();
-    let hidden = total.saturating_sub(SHOWN as u64);
+    let hidden = run.sessions.iter().map(|session| match session.kills.last() {
+        Some((kill, _)) if kill.rule == KillRule::Cap => 0,
+        _ => session.killed,
+    });
+    let hidden = hidden.sum::<u64>().saturating_sub(SHOWN as u64);
     if hidden > 0 {
         let _ = writeln!(text, "and {} killed", plural(hidden, "other coroutine"));
     }
@@ -502,15 +513,14 @@ fn print_kills(text: &mut String, run: &RunSummary, object: &Summary) {
 fn print_caps(text: &mut String, object: &Summary) {
     let note = AnsiColor::Yellow.on_default().bold();
     let caps = object.sessions.iter().flat_map(|session| {
-        session.cap.iter().filter(|cap| cap.throttled > 0).map(move |cap| (&session.name, cap))
+        session.cap.iter().filter(|cap| cap.is_noted()).map(move |cap| (&session.name, cap))
     });
     for (session, cap) in caps.clone().take(SHOWN) {
-        let _ = writeln!(text, "{note}throttled{note:#}: {session} {}", cap.text());
+        let _ = writeln!(text, "{note}{}{note:#}: {session} {}", cap.word(), cap.text());
     }
     let hidden = caps.count().saturating_sub(SHOWN);
     if hidden > 0 {
-        let _ =
-            writeln!(text, "and {} throttled (--json lists all)", plural(hidden as u64, "other"));
+        let _ = writeln!(text, "and {} (--json lists all)", plural(hidden as u64, "other cap"));
     }
 }
 

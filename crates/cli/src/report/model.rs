@@ -88,7 +88,7 @@ pub struct SessionSummary {
 /// A coroutine that a budget ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct KillRow {
-    /// The slot of the coroutine.
+    /// The slot of the coroutine; 0 if the whole session was killed, by its cap.
     pub slot: u32,
     /// The generation of the coroutine.
     pub generation: u32,
@@ -111,6 +111,17 @@ pub struct KillRow {
     pub reason: String,
 }
 
+impl KillRow {
+    /// What was killed: a coroutine, or the whole session.
+    pub(crate) fn subject(&self, session: &str) -> String {
+        if self.rule == "cap" {
+            session.to_owned()
+        } else {
+            format!("{session}/{}.{}", self.slot, self.generation)
+        }
+    }
+}
+
 /// The cap of a session on one of its lanes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CapRow {
@@ -126,13 +137,19 @@ pub struct CapRow {
     pub used_cycles: u64,
     /// Cycles charged to it in the whole run: guest cycles, picks, switches and wakes.
     pub charged_cycles: u64,
-    /// Times it was used up.
+    /// Times it was used up, whatever that did.
     pub throttled: u64,
     /// Most cycles used beyond the budget.
     pub longest_overrun_cycles: u64,
-    /// While it is used up: the frame in which the session can run again.
+    /// While it is used up and throttles: the frame in which the session can run again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub throttled_until_frame: Option<u64>,
+    /// While it is used up and demotes: the frame in which the session competes again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub demoted_until_frame: Option<u64>,
+    /// Cycles that were used while the session was demoted; they are not charged.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub demoted_cycles: u64,
 }
 
 impl CapRow {
@@ -150,7 +167,24 @@ impl CapRow {
         if let Some(frame) = self.throttled_until_frame {
             text += &format!("; throttled until frame {}", crate::manifest::grouped(frame));
         }
+        if self.overrun == "demote" {
+            let cycles = crate::manifest::grouped(self.demoted_cycles);
+            text += &format!("; {cycles} more when no other coroutine was ready");
+        }
+        if let Some(frame) = self.demoted_until_frame {
+            text += &format!("; demoted until frame {}", crate::manifest::grouped(frame));
+        }
         text
+    }
+
+    /// What happened to the session.
+    pub(crate) fn word(&self) -> &'static str {
+        if self.overrun == "demote" { "demoted" } else { "throttled" }
+    }
+
+    /// Whether the session used it up and lives on.
+    pub(crate) fn is_noted(&self) -> bool {
+        self.throttled > 0 && self.overrun != "end"
     }
 }
 

@@ -68,9 +68,7 @@ fn kills(report: &Report, top: usize) -> String {
     let sessions = report.summary.sessions.iter();
     let rows = sessions.flat_map(|session| session.kills.iter().map(move |kill| (session, kill)));
     rows.take(top)
-        .map(|(session, kill)| {
-            format!("killed {}/{}.{}: {}\n", session.name, kill.slot, kill.generation, kill.reason)
-        })
+        .map(|(session, kill)| format!("killed {}: {}\n", kill.subject(&session.name), kill.reason))
         .collect()
 }
 
@@ -78,10 +76,10 @@ fn kills(report: &Report, top: usize) -> String {
 fn caps(report: &Report, top: usize) -> String {
     let sessions = report.summary.sessions.iter();
     let rows = sessions.flat_map(|session| session.cap.iter().map(move |cap| (session, cap)));
-    let throttled = rows.filter(|(_, cap)| cap.throttled > 0);
-    throttled
+    let noted = rows.filter(|(_, cap)| cap.is_noted());
+    noted
         .take(top)
-        .map(|(session, cap)| format!("throttled: {} {}\n", session.name, cap.text()))
+        .map(|(session, cap)| format!("{}: {} {}\n", cap.word(), session.name, cap.text()))
         .collect()
 }
 

@@ -65,7 +65,7 @@ impl Lane {
                         self.charge_fair(Cycles::ZERO);
                     }
                     if !self.caps.is_empty() {
-                        self.charge_cap(self.clock);
+                        let _ = self.charge_cap(self.clock);
                     }
                     return Next::Over;
                 }
@@ -304,7 +304,7 @@ impl Lane {
     /// Whether a coroutine is ready in the policy's own queue.
     pub(crate) fn is_queued_by_policy(&self, slot: u32) -> bool {
         let place = self.slab.hot(slot).place;
-        place.is_ready() && place != Place::ReadyTier
+        place.is_ready() && !matches!(place, Place::ReadyTier | Place::ReadyBackground)
     }
 
     /// The bound of a slice of the current coroutine on a lane with contexts, and its reason

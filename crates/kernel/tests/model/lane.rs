@@ -8,9 +8,11 @@
 
 use super::Fault;
 use super::fair::{Entry, Luggage, Shares};
+use std::collections::BTreeMap;
 use wavelock_abi::{CoroutineRef, Cycles, LatencyClass, SCHEDULER_COSTS_V1, SchedulerOperation};
 use wavelock_kernel::{
-    BlockReason, HoldReason, Outcome, Policy, PriorityRule, Sharing, Span, Spawn, WakeSource,
+    BlockReason, CapOverrun, CapSettings, HoldReason, Outcome, Policy, PriorityRule, Sharing, Span,
+    Spawn, WakeSource,
 };
 
 /// Reasons to hold, as a set of bits by the reason's code.
@@ -133,6 +135,24 @@ struct Coroutine {
     account: Box<Account>,
 }
 
+/// The cap of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cap {
+    settings: CapSettings,
+    pub(crate) used: u64,
+    pub(crate) spent: bool,
+    pub(crate) demoted: u64,
+}
+
+/// What happened to a cap: the session, its used cycles, and what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CapNews {
+    Throttled { session: u32, used: u64, until: u64 },
+    Demoted { session: u32, used: u64, until: u64 },
+    Ended { session: u32, used: u64 },
+    Refilled { session: u32, used: u64 },
+}
+
 /// For how long a preferred coroutine may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inheritance {
@@ -200,6 +220,12 @@ pub(crate) struct ModelLane {
     preferred: Option<(CoroutineRef, Inheritance)>,
     holders_in_a_row: u64,
     fair: Option<Shares>,
+    caps: BTreeMap<u32, Cap>,
+    /// Clock since when the current coroutine's time is not charged to a cap yet.
+    cap_mark: u64,
+    /// The current coroutine was picked because no other than demoted ones was ready.
+    in_background: bool,
+    pub(crate) cap_news: Vec<CapNews>,
 }
 
 /// Time, and what costs time.
@@ -238,6 +264,10 @@ impl ModelLane {
             preferred: None,
             holders_in_a_row: 0,
             fair: Self::fair_for(settings.policy, fault),
+            caps: BTreeMap::new(),
+            cap_mark: 0,
+            in_background: false,
+            cap_news: Vec::new(),
         }
     }
 
@@ -310,7 +340,7 @@ impl ModelLane {
     pub(crate) fn begin_frame(&mut self, frame: u64) -> u32 {
         let start = frame * self.settings.frame_cycles;
         self.pass_idle_until(start);
-        self.frame = frame;
+        let from = std::mem::replace(&mut self.frame, frame);
         self.frame_begin = Row {
             frame,
             charged: self.charged,
@@ -327,6 +357,7 @@ impl ModelLane {
             self.join_tail(slot, Entry::Woken);
             woken += 1;
         }
+        self.refill_caps(from, frame);
         woken
     }
 
@@ -395,7 +426,7 @@ impl ModelLane {
     }
 
     fn oldest(&self, mut wanted: impl FnMut(&Coroutine) -> bool) -> Option<usize> {
-        let candidates = self.ready().filter(|(_, one)| wanted(one));
+        let candidates = self.competing().filter(|(_, one)| wanted(one));
         if self.fault == Some(Fault::NewestFirst) {
             return candidates.max_by_key(|(_, one)| one.arrival).map(|(slot, _)| slot);
         }
@@ -424,7 +455,7 @@ impl ModelLane {
                 if self.holders_in_a_row >= streak { other.or(holder) } else { holder.or(other) }
             }
             _ => {
-                let best = self.ready().map(|(_, one)| self.rank(one)).max()?;
+                let best = self.competing().map(|(_, one)| self.rank(one)).max()?;
                 self.oldest(|one| self.rank(one) == best)
             }
         }
@@ -465,6 +496,9 @@ impl ModelLane {
         };
         let share = spawn.session;
         let slot = self.settle(reference, one, Luggage::new(share.weight.get(), share.class));
+        if self.caps.get(&spawn.tag.session()).is_some_and(Cap::holds) {
+            self.at_mut(slot).holds |= bit(HoldReason::Cap);
+        }
         self.join_tail(slot, Entry::New);
     }
 
@@ -517,8 +551,13 @@ impl ModelLane {
         }
         one.state = State::Ready;
         one.ready_since = clock;
+        let is_demoted = self.is_demoted(self.at(slot));
         if let Some(fair) = &mut self.fair {
-            fair.enter(slot, entry);
+            if is_demoted {
+                fair.set_aside(slot);
+            } else {
+                fair.enter(slot, entry);
+            }
         }
     }
 
@@ -532,6 +571,7 @@ impl ModelLane {
 
     pub(crate) fn dispatch(&mut self) -> Decision {
         assert!(!self.in_slice, "the driver opened a second slice");
+        self.cap_mark = self.clock;
         if self.is_over() {
             return Decision::Over;
         }
@@ -546,8 +586,13 @@ impl ModelLane {
             switched = self.make_current(slot, quantum);
             if self.is_over() {
                 let clock = self.clock;
-                if let Some(fair) = &mut self.fair {
+                if let Some(fair) = &mut self.fair
+                    && !self.in_background
+                {
                     fair.charge(Cycles(0), clock);
+                }
+                if self.charge_cap(clock) {
+                    self.set_current_back();
                 }
                 return Decision::Over;
             }
@@ -572,13 +617,17 @@ impl ModelLane {
             u64::MAX
         };
         let frame = self.frame_end().saturating_sub(self.clock);
-        let mut limits =
-            [(frame, Limit::FrameEnd), (quantum, Limit::Quantum), (wave, Limit::WaveEnd)];
+        let mut limits = [
+            (self.cap_left(), Limit::Cap),
+            (frame, Limit::FrameEnd),
+            (quantum, Limit::Quantum),
+            (wave, Limit::WaveEnd),
+        ];
         if self.fault == Some(Fault::LimitsInOtherOrder) {
             limits.reverse();
         }
         // `min_by_key` gives the first of equals, which is the rule.
-        limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("three")
+        limits.into_iter().min_by_key(|(cycles, _)| *cycles).expect("four")
     }
 
     /// Cycles left of the open slice when it has used `used`: what was booked meanwhile has moved
@@ -591,6 +640,9 @@ impl ModelLane {
     /// The preemption test at a boundary: by rank alone, never by age.
     fn prefers_another(&self) -> bool {
         let Some((slot, _)) = self.current else { return false };
+        if self.in_background {
+            return self.competing().next().is_some();
+        }
         if let Some(fair) = &self.fair {
             return fair.prefers_another();
         }
@@ -610,7 +662,9 @@ impl ModelLane {
         let one = self.at_mut(slot);
         one.account.preemptions += 1;
         (one.state, one.ready_since) = (State::Ready, clock);
-        if let Some(fair) = &mut self.fair {
+        if let Some(fair) = &mut self.fair
+            && !self.in_background
+        {
             fair.requeue();
         }
     }
@@ -625,6 +679,7 @@ impl ModelLane {
         if let Some((reference, inherits)) = preferred
             && let Ok(slot) = self.find(reference)
             && self.at(slot).state == State::Ready
+            && !self.is_demoted(self.at(slot))
         {
             let own = self.quantum();
             let rest = if let Inheritance::Rest(rest) = inherits { rest } else { own };
@@ -641,11 +696,14 @@ impl ModelLane {
                 return Some((slot, rest));
             }
         }
-        if let Some(fair) = &mut self.fair {
-            let slot = fair.pick()?;
-            return Some((slot, fair.bound().0));
-        }
-        Some((self.choice()?, self.quantum()))
+        let choice = match &mut self.fair {
+            Some(fair) => fair.pick().map(|slot| (slot, fair.bound().0)),
+            None => self.choice().map(|slot| (slot, self.quantum())),
+        };
+        choice.or_else(|| {
+            let oldest = self.ready().min_by_key(|(_, one)| one.arrival)?;
+            Some((oldest.0, self.quantum()))
+        })
     }
 
     fn make_current(&mut self, slot: usize, quantum: u64) -> bool {
@@ -659,6 +717,7 @@ impl ModelLane {
         }
         self.last_ran = Some(reference);
         self.current = Some((slot, quantum));
+        self.in_background = self.is_demoted(self.at(slot));
         let keeps_token = self.fault == Some(Fault::TokensAreKept);
         let one = self.at_mut(slot);
         one.state = State::Running;
@@ -668,19 +727,24 @@ impl ModelLane {
             one.tokens = one.tokens.saturating_sub(1);
         }
         self.picked_tokens = tokens;
-        self.holders_in_a_row = if tokens > 0 { self.holders_in_a_row + 1 } else { 0 };
+        if !self.in_background {
+            self.holders_in_a_row = if tokens > 0 { self.holders_in_a_row + 1 } else { 0 };
+        }
         switched
     }
 
     pub(crate) fn stop(&mut self, used: u64, outcome: Outcome) -> Left {
         assert!(self.in_slice, "the driver stopped a slice that is not open");
-        self.in_slice = false;
         let (slot, quantum) = self.current.expect("a slice has a coroutine");
+        let is_demoted_now = self.charge_cap(self.clock + used);
+        self.in_slice = false;
         self.clock += used;
         self.charged += used;
         self.at_mut(slot).account.runtime += used;
         let mut rest = quantum.saturating_sub(used);
-        if let Some(fair) = &mut self.fair {
+        if let Some(fair) = &mut self.fair
+            && !self.in_background
+        {
             fair.charge(Cycles(used), self.clock);
             // A change of weight may round the fair queue's bound up: it grants no cycle more.
             rest = rest.min(fair.bound().0);
@@ -688,7 +752,7 @@ impl ModelLane {
         self.current = Some((slot, rest));
         let frame = self.frame;
         match outcome {
-            Outcome::OutOfCycles if rest > 0 => self.keep(slot),
+            Outcome::OutOfCycles if rest > 0 && !is_demoted_now => self.keep(slot),
             Outcome::OutOfCycles => {
                 self.at_mut(slot).account.preemptions += 1;
                 self.requeue(slot, false)
@@ -741,13 +805,16 @@ impl ModelLane {
 
     fn requeue(&mut self, slot: usize, yielded: bool) -> Left {
         self.leave_lane();
-        if let Some(fair) = &mut self.fair {
+        let is_aside = self.at(slot).holds != 0 || self.is_demoted(self.at(slot));
+        if let Some(fair) = &mut self.fair
+            && !self.in_background
+        {
             if yielded {
                 fair.yield_running()
             } else {
                 fair.requeue()
             }
-            if self.slots[slot].as_ref().is_some_and(|one| one.holds != 0) {
+            if is_aside {
                 fair.set_aside(slot);
             }
         }
@@ -761,7 +828,9 @@ impl ModelLane {
 
     fn wait(&mut self, slot: usize, state: State) -> Left {
         self.leave_lane();
-        if let Some(fair) = &mut self.fair {
+        if let Some(fair) = &mut self.fair
+            && !self.in_background
+        {
             fair.rest(slot);
         }
         // Sleepers wake by arrival, so falling asleep is one; beginning to wait is none.
@@ -782,6 +851,170 @@ impl ModelLane {
         }
         self.at_mut(slot).state = state;
         Left::Ended
+    }
+}
+
+/// Caps.
+impl ModelLane {
+    pub(crate) fn set_cap(&mut self, session: u32, settings: CapSettings) {
+        self.caps.insert(session, Cap { settings, used: 0, spent: false, demoted: 0 });
+    }
+
+    pub(crate) fn cap(&self, session: u32) -> Option<&Cap> {
+        self.caps.get(&session)
+    }
+
+    fn is_demoted(&self, one: &Coroutine) -> bool {
+        self.fault != Some(Fault::DemotedCompete)
+            && self.caps.get(&((one.tag >> 32) as u32)).is_some_and(Cap::demotes)
+    }
+
+    /// The ready that the policy orders.
+    fn competing(&self) -> impl Iterator<Item = (usize, &Coroutine)> {
+        self.ready().filter(|(_, one)| !self.is_demoted(one))
+    }
+
+    fn cap_left(&self) -> u64 {
+        let Some((slot, _)) = self.current else { return u64::MAX };
+        match self.caps.get(&((self.at(slot).tag >> 32) as u32)) {
+            Some(cap) if !cap.demotes() => {
+                let used = cap.used + self.clock.saturating_sub(self.cap_mark);
+                cap.settings.budget.0.saturating_sub(used)
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Charges the current coroutine's session up to `until`. Whether that demoted it.
+    fn charge_cap(&mut self, until: u64) -> bool {
+        let Some((slot, _)) = self.current else { return false };
+        let session = (self.at(slot).tag >> 32) as u32;
+        let (mark, frame) = (self.cap_mark, self.frame);
+        let pays = self.fault == Some(Fault::DemotedPay);
+        let Some(cap) = self.caps.get_mut(&session) else { return false };
+        self.cap_mark = until;
+        if cap.demotes() {
+            cap.demoted += until.saturating_sub(mark);
+            if pays {
+                cap.used += until.saturating_sub(mark);
+            }
+            return false;
+        }
+        cap.used += until.saturating_sub(mark);
+        if cap.spent || cap.is_open() {
+            return false;
+        }
+        cap.spent = true;
+        let (used, until, cap) = (cap.used, cap.open_at(frame), *cap);
+        self.cap_news.push(match cap.settings.overrun {
+            CapOverrun::Throttle => CapNews::Throttled { session, used, until },
+            CapOverrun::Demote => CapNews::Demoted { session, used, until },
+            CapOverrun::End => CapNews::Ended { session, used },
+        });
+        for member in self.session_slots(session) {
+            let state = self.at(member).state;
+            if state.has_ended() {
+                continue;
+            }
+            if cap.holds() {
+                let reference = self.reference(member);
+                self.hold(reference, HoldReason::Cap).expect("a live coroutine");
+            } else if state == State::Ready && self.is_demoted(self.at(member)) {
+                self.book_wait(member);
+                self.at_mut(member).ready_since = self.clock;
+                if let Some(fair) = &mut self.fair {
+                    fair.set_aside(member);
+                }
+            }
+        }
+        cap.demotes()
+    }
+
+    /// The current coroutine, whose pick used up its session's cap, goes back to its place.
+    fn set_current_back(&mut self) {
+        let Some((slot, _)) = self.current else { return };
+        let was_fair = !self.in_background;
+        self.leave_lane();
+        let clock = self.clock;
+        let one = self.at_mut(slot);
+        (one.state, one.ready_since) = (State::Ready, clock);
+        if let Some(fair) = &mut self.fair
+            && was_fair
+        {
+            fair.requeue();
+            fair.set_aside(slot);
+        }
+    }
+
+    fn refill_caps(&mut self, from: u64, to: u64) {
+        for session in self.caps.keys().copied().collect::<Vec<u32>>() {
+            let forgives = self.fault == Some(Fault::CapsForgiveOverruns);
+            let cap = self.caps.get_mut(&session).expect("a cap");
+            let refills = to / cap.settings.period_frames - from / cap.settings.period_frames;
+            cap.used = cap.used.saturating_sub(refills * cap.settings.budget.0);
+            if forgives && refills > 0 {
+                cap.used = 0;
+            }
+            if refills == 0 || !cap.spent || !cap.is_open() {
+                continue;
+            }
+            let (was_demoted, used) = (cap.demotes(), cap.used);
+            cap.spent = false;
+            let members = self.session_slots(session);
+            if members.is_empty() {
+                continue;
+            }
+            self.book(SchedulerOperation::Refill);
+            self.cap_news.push(CapNews::Refilled { session, used });
+            for member in members {
+                let state = self.at(member).state;
+                if !was_demoted {
+                    let one = self.at_mut(member);
+                    one.holds &= !bit(HoldReason::Cap);
+                    let holds = one.holds;
+                    if let State::Held(_) = state {
+                        one.state = State::Held(holds);
+                        if holds == 0 {
+                            self.join_place(member, Entry::Moved);
+                        }
+                    }
+                } else if state == State::Running {
+                    self.leave_lane();
+                    self.join_place(member, Entry::Moved);
+                } else if state == State::Ready {
+                    self.book_wait(member);
+                    self.join_place(member, Entry::Moved);
+                }
+            }
+        }
+    }
+}
+
+impl Cap {
+    /// What a pick of another coroutine costs.
+    const RESERVE: u64 = SCHEDULER_COSTS_V1.pick.0 + SCHEDULER_COSTS_V1.switch.0;
+
+    fn is_open(&self) -> bool {
+        self.used + Self::RESERVE < self.settings.budget.0
+    }
+
+    fn holds(&self) -> bool {
+        self.spent && self.settings.overrun != CapOverrun::Demote
+    }
+
+    fn demotes(&self) -> bool {
+        self.spent && self.settings.overrun == CapOverrun::Demote
+    }
+
+    /// The first frame whose refill opens it.
+    fn open_at(&self, frame: u64) -> u64 {
+        let mut cap = *self;
+        let mut at = frame / self.settings.period_frames;
+        while !cap.is_open() {
+            at += 1;
+            cap.used = cap.used.saturating_sub(self.settings.budget.0);
+        }
+        at * self.settings.period_frames
     }
 }
 
@@ -1024,7 +1257,10 @@ impl ModelLane {
             }
         }
         for reference in self.ready_by_arrival() {
-            fair.enter(reference.slot as usize, Entry::New);
+            let slot = reference.slot as usize;
+            if !self.is_demoted(self.at(slot)) {
+                fair.enter(slot, Entry::New);
+            }
         }
         self.fair = Some(fair);
     }

@@ -51,11 +51,17 @@ pub(crate) enum Fault {
     SessionsMoveWithoutLag,
     /// A session holds the lane until its coroutines leave it.
     SessionsKeepTheLane,
+    /// A demoted session competes as before.
+    DemotedCompete,
+    /// What a demoted session uses is charged to its next period.
+    DemotedPay,
+    /// A refill forgives what was used beyond the budget.
+    CapsForgiveOverruns,
 }
 
 impl Fault {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::NewestFirst,
         Self::AgesTooFast,
         Self::LongerStreak,
@@ -73,5 +79,8 @@ impl Fault {
         Self::SessionsNapFreely,
         Self::SessionsMoveWithoutLag,
         Self::SessionsKeepTheLane,
+        Self::DemotedCompete,
+        Self::DemotedPay,
+        Self::CapsForgiveOverruns,
     ];
 }

@@ -8,7 +8,7 @@
 use super::{End, Event, Op, Reached, Setup};
 use crate::model::Fault;
 use crate::model::lane::{
-    Account, Decision, Left, Limit, ModelLane, Refused, Row, Settings, State,
+    Account, CapNews, Decision, Left, Limit, ModelLane, Refused, Row, Settings, State,
 };
 use crate::model::machine::{Delivery, Machine, Post, Theft};
 use crate::support::lane_set::{Applied, Effect, LaneSet, Posted, Steal, WaveSpan};
@@ -16,8 +16,9 @@ use wavelock_abi::{
     CoroutineRef, Cycles, Frame, LaneId, LatencyClass, Priority, SCHEDULER_COSTS_V1, Weight,
 };
 use wavelock_kernel::{
-    BlockReason, BoundReason, FrameRow, HoldReason, Lane, LaneSettings, Ledger, MoveBan, Next,
-    Outcome, Refusal, Reservation, Running, Share, Spawn, Stopped, Tag, WakeSource,
+    BlockReason, BoundReason, CapEventKind, CapOverrun, CapSettings, FrameRow, HoldReason, Lane,
+    LaneSettings, Ledger, MoveBan, Next, Outcome, Refusal, Reservation, Running, Share, Spawn,
+    Stopped, Tag, WakeSource,
 };
 
 /// Where the two sides differ, in words.
@@ -184,7 +185,7 @@ impl World {
         let lanes = usize::from(setup.lanes);
         let model = Machine::new(lanes, settings, fault);
         let slices = (0..lanes).map(|_| None).collect();
-        Self {
+        let mut world = Self {
             setup,
             kernel,
             model,
@@ -194,7 +195,69 @@ impl World {
             quiet: vec![false; lanes],
             reached: Reached::new(),
             applied: 0,
+        };
+        world.set_caps();
+        world
+    }
+
+    /// Caps a few sessions of the one lane, one for each of its overrun policies and periods.
+    fn set_caps(&mut self) {
+        if !self.setup.capped {
+            return;
         }
+        assert_eq!(self.setup.lanes, 1, "an account is on one lane");
+        for session in 0..6 {
+            let settings = CapSettings {
+                budget: Cycles(200 + u64::from(session) * self.setup.frame_cycles / 12),
+                period_frames: 1 + u64::from(session / 3),
+                overrun: CapOverrun::ALL[session as usize % 3],
+            };
+            let (kernel, model) = self.lane(0);
+            kernel.set_cap(session, settings).expect("a cap that can be enforced");
+            model.set_cap(session, settings);
+        }
+    }
+
+    /// Compares what happened to caps, and ends the sessions that used up one with `end`.
+    fn compare_caps(&mut self) -> Result<(), Difference> {
+        let (kernel, model) = self.lane(0);
+        let mut news = Vec::new();
+        kernel.drain_cap_events(|event| {
+            let (session, used) = (event.session, event.used.0);
+            news.push(match event.kind {
+                CapEventKind::Throttled { until } => {
+                    CapNews::Throttled { session, used, until: until.0 }
+                }
+                CapEventKind::Demoted { until } => {
+                    CapNews::Demoted { session, used, until: until.0 }
+                }
+                CapEventKind::Ended => CapNews::Ended { session, used },
+                CapEventKind::Refilled => CapNews::Refilled { session, used },
+            });
+        });
+        same("what happened to caps", &news, &core::mem::take(&mut model.cap_news))?;
+        let accounts: Vec<_> = kernel
+            .caps()
+            .iter()
+            .map(|cap| (cap.used.0, cap.is_spent, cap.counts.demoted.0))
+            .collect();
+        let expected: Vec<_> = (0..6)
+            .filter_map(|session| model.cap(session))
+            .map(|cap| (cap.used, cap.spent, cap.demoted))
+            .collect();
+        same("accounts", accounts, expected)?;
+        for found in news {
+            match found {
+                CapNews::Throttled { .. } => self.reached.count(Event::Throttled, 1),
+                CapNews::Demoted { .. } => self.reached.count(Event::Demoted, 1),
+                CapNews::Refilled { .. } => self.reached.count(Event::Refilled, 1),
+                CapNews::Ended { session, .. } => {
+                    self.reached.count(Event::EndedByCap, 1);
+                    self.end_session(0, session)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn lane(&mut self, lane: usize) -> (&mut Lane, &mut ModelLane) {
@@ -254,6 +317,9 @@ impl World {
     /// Does one operation on both sides, and checks what the setup asks for after so many.
     pub(crate) fn apply(&mut self, op: Op) -> Result<(), Difference> {
         self.perform(op)?;
+        if self.setup.capped {
+            self.compare_caps()?;
+        }
         self.compare_clocks()?;
         self.applied += 1;
         if self.applied.is_multiple_of(self.setup.check_every) {
@@ -289,7 +355,7 @@ impl World {
             Op::Hold { name, old, reason } => self.hold(name, old, reason),
             Op::Release { name, old, reason } => {
                 let Some((lane, reference)) = self.named(name, old) else { return Ok(()) };
-                let reason = HoldReason::ALL[usize::from(reason)];
+                let reason = self.hold_reason(reason);
                 let (kernel, model) = self.lane(lane);
                 let (kernel, model) =
                     (kernel.release(reference, reason), model.release(reference, reason));
@@ -492,9 +558,17 @@ impl World {
         Ok(())
     }
 
+    /// A reason to hold; what a cap holds is its own business.
+    fn hold_reason(&self, reason: u8) -> HoldReason {
+        match HoldReason::ALL[usize::from(reason)] {
+            HoldReason::Cap if self.setup.capped => HoldReason::Operator,
+            reason => reason,
+        }
+    }
+
     fn hold(&mut self, name: u32, old: bool, reason: u8) -> Result<(), Difference> {
         let Some((lane, reference)) = self.named(name, old) else { return Ok(()) };
-        let reason = HoldReason::ALL[usize::from(reason)];
+        let reason = self.hold_reason(reason);
         let in_slice = self.is_open(lane) && self.model.lanes[lane].current() == Some(reference);
         let (kernel, model) = self.lane(lane);
         let (kernel, model) = (kernel.hold(reference, reason), model.hold(reference, reason));

@@ -216,6 +216,8 @@ pub(crate) struct Setup {
     pub(crate) switches: bool,
     /// `check` and the comparison of everything come after so many operations.
     pub(crate) check_every: u64,
+    /// Whether some sessions have a cap; then there is one lane.
+    pub(crate) capped: bool,
 }
 
 macro_rules! events {
@@ -257,6 +259,10 @@ events! {
     Delayed, "sleepers that stay in debt";
     Rebuild, "lanes rebuilt from their export";
     Explained, "decisions explained";
+    Throttled, "sessions throttled by their cap";
+    Demoted, "sessions demoted by their cap";
+    EndedByCap, "sessions ended by their cap";
+    Refilled, "caps refilled";
 }
 
 /// How often each event was reached.

@@ -24,7 +24,7 @@ const SPAWNS: [HostOperation; 3] =
 
 /// The session `id` of a machine, without coroutines, channels and input.
 // Long: one list of fields.
-pub(super) fn make_session(
+pub(crate) fn make_session(
     spec: &MachineSpec,
     session: &SessionSpec,
     id: SessionId,
@@ -32,11 +32,12 @@ pub(super) fn make_session(
 ) -> Result<SessionState, LoadError> {
     let module = &spec.modules[session.module];
     let name = || session.name.clone();
+    let limits = session.limits.over(&spec.limits);
     let mut machine = Session::new(SessionLimits {
-        stack_bytes: spec.limits.stack_bytes,
-        memory_pages: spec.limits.memory_pages,
-        table_elements: spec.limits.table_elements,
-        session_stack_bytes: spec.limits.session_stack_bytes,
+        stack_bytes: limits.stack_bytes,
+        memory_pages: limits.memory_pages,
+        table_elements: limits.table_elements,
+        session_stack_bytes: limits.session_stack_bytes,
         ..SessionLimits::default()
     });
     let imports = link(&mut machine, module, &session.name, &spec.host)?;
@@ -67,6 +68,7 @@ pub(super) fn make_session(
         weight: session.weight,
         sharing: spec.policy.sharing(),
         class: session.class,
+        limits,
         tasks: TaskTable::new(),
         channels: Vec::new(),
         made_channels: 0,
@@ -97,6 +99,7 @@ pub(super) fn make_session(
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
         watches: imports_any(module, &[HostOperation::SessionWait]).then(Box::default),
+        asks: spec.has_asks().then(Box::default),
     })
 }
 
@@ -271,7 +274,7 @@ fn coroutine_globals(
 
 /// Whether a module reads its input as a stream and no other way: then nothing of it is dropped
 /// before the first read.
-pub(super) fn reads_stream_only(module: &Module) -> bool {
+pub(crate) fn reads_stream_only(module: &Module) -> bool {
     imports_any(module, &[HostOperation::FdRead]) && !imports_any(module, &[HostOperation::Input])
 }
 

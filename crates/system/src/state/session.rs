@@ -1,6 +1,7 @@
 //! The fields of a session that running changes. Names, wiring and limits come from the spec.
 
 use super::StateError;
+use crate::ask::Asks;
 use crate::authority::{Capabilities, Capability, CapabilityEntry, MOST_CAPABILITIES};
 use crate::call::{Call, Caller, Calls, Reply, ReplyEntry};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
@@ -71,6 +72,7 @@ variants! {
         12 NotStarted { instance, word, argument },
         13 Parked,
         14 Session(ticket),
+        15 Asking(number),
     }
     EndStatus {
         0 Finished,
@@ -173,15 +175,16 @@ parts! {
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
     Watches { queues, next_ticket fixed }
+    Asks { made fixed open }
     // What precedes these in the bytes is written by `write`, because the rest depends on it.
     // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
-        capabilities as Update, calls as Update, watches as Update
+        capabilities as Update, calls as Update, watches as Update, asks as Update
         fixed
         ended, ended_by_host, lanes, machine, startup, tasks, channels, made_channels,
-        id, name, memory, table, stack_pointer, priority, weight, sharing, class, port_names, args, env,
+        id, name, memory, table, stack_pointer, priority, weight, sharing, class, limits, port_names, args, env,
         output, log, profile, kills, fault_stacks, missed_ports,
     }
 }
@@ -377,7 +380,8 @@ pub(crate) fn read_kills(
 ) -> Result<(), CodecError> {
     let (kills, unjoined): (Kills, u64) = Codec::read(input)?;
     let kept = kills.records.len();
-    let is_whole = kept <= KILLS_KEPT && kept as u64 <= kills.count && kills.count > 0;
+    let most = kills.count + u64::from(kills.is_whole());
+    let is_whole = (1..=KILLS_KEPT).contains(&kept) && kept as u64 <= most;
     input.check("the kills of a session", is_whole)?;
     let left = state.tasks.kills_not_joined();
     input.check("kills that were not joined", (left..=kills.count).contains(&unjoined))?;
@@ -418,6 +422,9 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
         let is_sorted = queues.is_sorted_by(|(one, _), (two, _)| one < two);
         input.check("the waits for sessions", all_given && is_sorted)?;
     }
+    if let Some(asks) = &mut state.asks {
+        input.check("the asks of a session", asks.collect(&state.tasks))?;
+    }
     if let Some(calls) = &mut state.calls {
         let mut replies = calls.replies.iter().filter_map(|entry| entry.reply.as_ref());
         let taken = replies.all(|reply| state.tasks.is_live(reply.acceptor));
@@ -429,7 +436,7 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
 
 /// Channels of the manifest first, in their order; then those that the guest made.
 fn read_channels(input: &mut Reader<'_>, state: &mut SessionState) -> Result<(), CodecError> {
-    let limits = &input.spec().limits;
+    let limits = state.limits;
     let (wired, count) = (state.channels.len(), input.count()?);
     let made = count.checked_sub(wired).ok_or(input.malformed("missing channels"))?;
     input.check("channels that a guest made", made <= limits.channels as usize)?;

@@ -337,7 +337,7 @@ fn cap_sessions(machine: &mut Machine, choices: &mut Choices) {
             session.cap = Some(CapSettings {
                 budget: Cycles(2 * (gap + 24) * lanes + choices.below(3_000)),
                 period_frames: 1 + choices.below(3),
-                overrun: CapOverrun::Throttle,
+                overrun: CapOverrun::ALL[choices.below(3) as usize],
             });
         }
     }
