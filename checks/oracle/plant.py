@@ -168,9 +168,10 @@ MACHINES = [
 # Seconds after which a run counts as one that does not end.
 LONGEST = 1_800
 
-# Equal by definition (OneOrder, Cut); of operations that the guests do not have (LostWake); of no
-# effect on what the pool runs (AnyCertificate).
-UNSEEN = ["nothing", "OneOrder", "Cut", "LostWake", "AnyCertificate"]
+# Equal by definition (OneOrder, Cut); of operations that the guests do not have (LostWake); of
+# sessions of equal weight, which no machine has (NoTurns); of no effect on what the pool runs
+# (AnyCertificate).
+UNSEEN = ["nothing", "OneOrder", "Cut", "LostWake", "NoTurns", "AnyCertificate"]
 
 def planted(folder, wanted, faults, program, arguments):
     """The faults of a list whose result is not the expected one."""

@@ -903,6 +903,7 @@ fn setup(seed: u64) -> Setup {
         population: random.pick(&[4, 16, 64, 64]),
         switches: random.chance(1, 4),
         check_every: 1,
+        capped: false,
     }
 }
 

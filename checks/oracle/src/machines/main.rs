@@ -55,6 +55,10 @@ fn left_out(seed: u64, spec: &MachineSpec) -> Vec<&'static str> {
     let lacks = [
         (!spec.contexts.is_empty() || !spec.grants.is_empty(), "contexts, grants and calls"),
         (spec.sessions.iter().any(|session| session.cap.is_some()), "caps"),
+        (
+            spec.sessions.iter().any(|session| session.limits.coroutines.is_some()),
+            "limits of sessions",
+        ),
         (seed % WAITING_EVERY == 5, "parks and waits for sessions"),
     ];
     lacks.into_iter().filter_map(|(lacks, what)| lacks.then_some(what)).collect()
@@ -157,6 +161,7 @@ fn machine(seed: u64) -> Machine {
     spec.limits.coroutines = 3 + draws.below(14) as u32;
     for session in &mut spec.sessions {
         session.cap = None;
+        session.limits = Default::default();
         session.module = draws.below(kinds.len() as u64) as usize;
     }
     let mut at = 0;
