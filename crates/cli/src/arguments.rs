@@ -4,9 +4,11 @@
 //! Elsewhere: what the arguments mean together with files (the second stage) is in the module of
 //! each command.
 
+use crate::live::Address;
 use crate::manifest::{MOST_CYCLES, MOST_LANES, Overrides, Policy, grouped};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Runs WebAssembly guests as coroutines under a deterministic scheduler.
 #[derive(Clone, PartialEq, Debug, Parser)]
@@ -270,6 +272,9 @@ pub struct ResumeArguments {
     /// Fork the run: stop after this many frames, counted from the start of the original run
     #[arg(long, value_name = "N", value_parser = |text: &str| number(text, 1, u64::MAX))]
     pub frames: Option<u64>,
+    /// Going on live.
+    #[command(flatten)]
+    pub live: LiveArguments,
     /// The trace of the continued run.
     #[command(flatten)]
     pub recording: RecordArguments,
@@ -306,6 +311,9 @@ pub struct RunArguments {
     /// available memory]
     #[arg(long, value_name = "MIB", value_parser = |text: &str| number(text, 1, MOST_MEBIBYTES))]
     pub host_memory: Option<u64>,
+    /// A live run.
+    #[command(flatten)]
+    pub live: LiveArguments,
     /// The trace.
     #[command(flatten)]
     pub recording: RecordArguments,
@@ -324,6 +332,43 @@ pub struct RunArguments {
     /// Print one JSON object on standard output; guest output then goes to standard error
     #[arg(long)]
     pub json: bool,
+}
+
+/// A machine that takes inputs while it runs.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct LiveArguments {
+    /// Run a machine that takes inputs while it runs: lines of standard input and of clients, each
+    /// like a line of --input without `frame`
+    #[arg(long)]
+    pub live: bool,
+    /// Frames per second; `max` is as fast as possible [default: 60]
+    #[arg(long, value_name = "RATE", requires = "live", value_parser = frame_rate)]
+    pub fps: Option<FrameRate>,
+    /// Seconds of the guests' clocks per second, instead of --fps; a cycle is one nanosecond
+    #[arg(
+        long, value_name = "X", requires = "live", conflicts_with = "fps",
+        value_parser = |text: &str| ratio(text, MOST_SPEED)
+    )]
+    pub speed: Option<f64>,
+    /// Take lines from clients of unix:PATH or 127.0.0.1:PORT and send them the output; may be
+    /// repeated
+    #[arg(long, value_name = "ADDRESS", requires = "live")]
+    pub listen: Vec<Address>,
+    /// Each line is text for this session, not JSON
+    #[arg(long, value_name = "SESSION", requires = "live")]
+    pub to: Option<String>,
+    /// End the run after this long: 500ms, 2s, 5m, 1h
+    #[arg(long = "for", value_name = "DURATION", requires = "live", value_parser = duration)]
+    pub time: Option<Duration>,
+}
+
+/// How often frames are due.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FrameRate {
+    /// This often per second.
+    Hz(f64),
+    /// As soon as the last one has ended.
+    Max,
 }
 
 /// `wavelock certify`.
@@ -585,6 +630,48 @@ fn hours(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The highest rate of frames per second.
+const MOST_RATE: f64 = 1_000_000.0;
+
+/// The highest speed.
+const MOST_SPEED: f64 = 1_000.0;
+
+/// A number above 0, at most `most`.
+fn ratio(text: &str, most: f64) -> Result<f64, String> {
+    match text.replace('_', "").parse::<f64>() {
+        Ok(ratio) if ratio > 0.0 && ratio <= most => Ok(ratio),
+        _ => Err(format!("allowed: more than 0, at most {}", grouped(most as u64))),
+    }
+}
+
+fn frame_rate(text: &str) -> Result<FrameRate, String> {
+    match text {
+        "max" => Ok(FrameRate::Max),
+        _ => ratio(text, MOST_RATE)
+            .map(FrameRate::Hz)
+            .map_err(|allowed| format!("{allowed}, or `max`")),
+    }
+}
+
+/// The longest duration: a year.
+const MOST_SECONDS: f64 = 31_536_000.0;
+
+/// A duration: a number and its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 4] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
+    let parsed = UNITS.iter().find_map(|(unit, seconds)| {
+        let number: f64 = text.strip_suffix(unit)?.replace('_', "").parse().ok()?;
+        Some(number * seconds)
+    });
+    match parsed {
+        Some(seconds) if seconds > 0.0 && seconds <= MOST_SECONDS => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        Some(_) => Err("allowed: more than 0, at most 8_760h".to_owned()),
+        None => Err("allowed: a number and its unit, ms, s, m or h, as in 90s".to_owned()),
+    }
+}
+
 /// Help of the file argument of commands that also accept traces.
 const TRACE_OR_MACHINE: &str = "A trace, a manifest (.toml), or a module (.wasm, .wat) to run as one session with default settings";
 
@@ -614,6 +701,22 @@ mod tests {
     #[test]
     fn the_declaration_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_and_durations_have_units_and_limits() {
+        assert_eq!(frame_rate("max"), Ok(FrameRate::Max));
+        assert_eq!(frame_rate("0.5"), Ok(FrameRate::Hz(0.5)));
+        for text in ["0", "-1", "NaN", "inf", "1_000_001", "fast", ""] {
+            assert!(frame_rate(text).expect_err(text).contains("`max`"), "{text}");
+        }
+        assert_eq!(duration("1_500ms"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("8760h"), Ok(Duration::from_secs(31_536_000)));
+        for text in ["2", "s", "", "two s", "0s", "-1s", "NaNs", "infs", "8761h"] {
+            assert!(duration(text).expect_err(text).contains("allowed"), "{text}");
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn column_offset(text: &str, column: usize) -> usize {
     at
 }
 
-fn decode_hex(hex: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn decode_hex(hex: &str) -> Result<Vec<u8>, String> {
     if let Some(stranger) = hex.chars().find(|digit| !digit.is_ascii_hexdigit()) {
         return Err(format!("contains `{}`", stranger.escape_debug()));
     }

@@ -26,6 +26,7 @@ mod diagnostic;
 mod exit;
 mod failure;
 mod input;
+mod live;
 pub mod report;
 mod suggest;
 mod table;

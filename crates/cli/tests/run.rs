@@ -941,6 +941,7 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
             "profile.toml",
             manifest("module = \"loop.wat\"\nprofile = \"smal\"\n\n[[profile]]\nname = \"small\""),
         ),
+        ("live.toml", format!("[machine]\nlive = true\n{}", manifest("module = \"hello.wat\""))),
         ("small.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 10")),
         ("word.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 50000\noverrun = \"kill\"")),
     ];
@@ -953,7 +954,7 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
     assert_eq!(wavelock(&folder, &record).status.code(), Some(0));
     let trace = std::fs::read(folder.join("take.trace")).expect("the trace");
     std::fs::write(folder.join("killed.trace"), &trace[..trace.len() - 40]).expect("a file");
-    let mistakes: [(&str, &[&str]); 27] = [
+    let mistakes: [(&str, &[&str]); 32] = [
         ("source code instead of a module", &["run", "bot.c"]),
         ("a component", &["run", "component.wasm"]),
         ("a native program", &["run", "native.wasm"]),
@@ -981,6 +982,11 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
         ("a wait that cannot end", &["run", "wait.wat"]),
         ("a bot that its budget ends", &["run", "bot.toml"]),
         ("a machine that `lab` might not end", &["lab", "hello.wat"]),
+        ("a live machine that nobody drives", &["run", "live.toml"]),
+        ("a live flag without --live", &["run", "take.wat", "--listen", "127.0.0.1:7000"]),
+        ("a port for other hosts", &["run", "--live", "take.wat", "--listen", "0.0.0.0:7000"]),
+        ("lines for a session that does not exist", &["run", "--live", "take.wat", "--to", "tak"]),
+        ("a duration without a unit", &["run", "--live", "take.wat", "--for", "10"]),
     ];
     let mut told = String::new();
     for (number, (title, arguments)) in (1..).zip(mistakes) {

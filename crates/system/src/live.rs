@@ -256,15 +256,21 @@ impl World {
         self.until = until;
     }
 
-    /// The next frame that would run: this one if anything happens in it, else the first in which
-    /// anything does. The last of the run always runs.
-    pub(crate) fn due_frame(&mut self) -> Frame {
+    /// At a boundary, the next frame in which anything happens without another input; `None` if
+    /// nothing does before the run's last frame.
+    #[must_use]
+    pub fn due(&mut self) -> Option<Frame> {
         let frame = self.progress.frame;
         if frame == Frame::ZERO || self.has_work() {
-            return frame;
+            return Some(frame);
         }
         let last = self.last_frame();
-        self.next_event().map_or(last, |at| at.max(frame).min(last))
+        self.next_event().map(|at| at.max(frame).min(last))
+    }
+
+    /// The next frame that would run. The last of the run always runs.
+    pub(crate) fn due_frame(&mut self) -> Frame {
+        self.due().unwrap_or_else(|| self.last_frame())
     }
 
     /// At a boundary of a live machine: starts the next frame that is due, if it may start; else

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 pub struct Pacer {
     period: Duration,
     next: Option<Instant>,
+    forgiven: u64,
 }
 
 impl Pacer {
@@ -17,7 +18,7 @@ impl Pacer {
     #[must_use]
     pub fn hz(rate: f64) -> Self {
         let rate = if rate.is_nan() { 1.0 } else { rate.clamp(1e-6, 1e6) };
-        Self { period: Duration::from_secs_f64(1.0 / rate), next: None }
+        Self { period: Duration::from_secs_f64(1.0 / rate), next: None, forgiven: 0 }
     }
 
     /// The number of frames due at `now`, at most `most`; what is due beyond that is forgiven. The
@@ -33,7 +34,20 @@ impl Pacer {
             true => now + self.period,
             false => next + self.period * due,
         });
+        self.forgiven += u64::from(due.saturating_sub(most));
         due.min(most)
+    }
+
+    /// When the next frame is due; `None` before the first call of [`Pacer::due`].
+    #[must_use]
+    pub const fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Frames so far that were due and forgiven.
+    #[must_use]
+    pub const fn forgiven(&self) -> u64 {
+        self.forgiven
     }
 
     /// Sleeps until a frame is due and returns the time then. Returns at once before the first call
@@ -62,7 +76,9 @@ mod tests {
         assert_eq!(pacer.due(at(5), 4), 0, "too early");
         assert_eq!(pacer.due(at(35), 4), 3, "two were missed");
         assert_eq!(pacer.due(at(35), 4), 0);
+        assert_eq!(pacer.forgiven(), 0);
         assert_eq!(pacer.due(at(1_000), 4), 4, "the rest is forgiven");
+        assert_eq!((pacer.forgiven(), pacer.next()), (93, Some(at(1_010))));
         assert_eq!(pacer.due(at(1_005), 4), 0);
         assert_eq!(pacer.due(at(1_010), 4), 1);
     }

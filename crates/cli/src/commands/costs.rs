@@ -5,7 +5,7 @@
 //! while it is among the most expensive.
 
 use super::sources::Sources;
-use super::summary;
+use super::summary::{self, Unfinished};
 use crate::manifest::grouped;
 use crate::report::{
     ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample,
@@ -201,7 +201,13 @@ impl Collector {
         Ok(Report {
             format: FORMAT.to_owned(),
             version: VERSION,
-            summary: summary::object(world, run, &Sources::default(), None),
+            summary: summary::object(
+                world,
+                run,
+                &Sources::default(),
+                Unfinished::Interrupted,
+                None,
+            ),
             model: ModelRow {
                 lanes: u64::from(world.spec().lanes),
                 policy: world.spec().policy.kind().name().to_owned(),

@@ -6,12 +6,13 @@ use super::emit_json;
 use super::files::reserve;
 use super::interrupt::Interrupt;
 use super::lanes;
+use super::live::Live;
 use super::memory::MemoryGuard;
 use super::snapshot::overwrite;
 use super::sources::Sources;
 use super::streams::Streams;
-use super::summary;
-use crate::arguments::{OutputMode, RecordArguments};
+use super::summary::{self, Unfinished};
+use crate::arguments::{LiveArguments, OutputMode, RecordArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ use std::path::Path;
 use std::time::Instant;
 use wavelock_abi::Frame;
 use wavelock_replay::{RecordedMachine, Recorder, StateSpacing};
-use wavelock_system::{RunOutcome, RunSummary, World};
+use wavelock_system::{RunOutcome, RunSummary, Stage, World};
 use wavelock_waves::{Round, Waves};
 
 /// A machine, and what to produce from its run.
@@ -43,9 +44,41 @@ pub(super) struct Driven<'a> {
     pub(super) measure: bool,
     /// Where its modules come from.
     pub(super) sources: Sources,
+    /// The machine takes inputs while it runs.
+    pub(super) live: Option<&'a LiveArguments>,
     pub(super) report: Option<&'a Path>,
     pub(super) output: &'a OutputMode,
     pub(super) json: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// By itself, or by an input.
+    Outcome(RunOutcome),
+    /// By Ctrl-C: suspended.
+    Interrupted,
+    /// By `--for`: suspended.
+    Time,
+}
+
+impl Ending {
+    /// The word for what had not ended when the run was suspended.
+    const fn unfinished(self) -> Unfinished {
+        match self {
+            Self::Time => Unfinished::Time,
+            Self::Outcome(_) | Self::Interrupted => Unfinished::Interrupted,
+        }
+    }
+}
+
+/// Why rounds ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flow {
+    /// The run is over, or the next frame may not start.
+    Over,
+    /// The reader of its output closed the pipe and nothing else is to be produced.
+    Unwanted,
 }
 
 impl Driven<'_> {
@@ -62,18 +95,17 @@ impl Driven<'_> {
             machine,
             measure,
             sources,
+            live,
             report,
             output,
             json,
         } = self;
-        if !resumed {
-            if world.spec().live && world.spec().max_frames.is_none() {
-                let message = "a live machine without a last frame would wait for input forever: \
-                               give it one with --frames N, or drive it from a program \
-                               (docs/live.md)";
-                return Err(Failure::new(Exit::Refused, message));
+        if live.is_none() {
+            may_end(&world, resumed)?;
+            // The recorded rest of a live run ends where the recording ends.
+            if !world.spec().live || world.spec().max_frames.is_some() {
+                world.allow(Frame(u64::MAX));
             }
-            world.allow(Frame(u64::MAX));
         }
         // Create the file first: an unwritable path should fail before the run, not after it.
         let report_file = report.map(create).transpose()?;
@@ -88,8 +120,10 @@ impl Driven<'_> {
         let workers = workers.unwrap_or_else(|| cores().min(u64::from(world.spec().lanes)));
         // The streams already receive what the recorder would forward.
         let mut nowhere = ();
-        let mut streams = Streams::new(json, world.spec(), output, collector)?;
+        let mut streams = Streams::new(json, world.spec(), output, collector, live.is_some())?;
         streams.interrupt = Interrupt::install();
+        let mut live =
+            live.map(|live| Live::start(live, world.spec(), &mut streams, output)).transpose()?;
         let kept = recording.snapshot.as_deref().map(reserve).transpose()?;
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;
@@ -107,11 +141,22 @@ impl Driven<'_> {
                 "warning: --pin: this host has fewer than {workers} cores; the workers are not pinned"
             );
         }
-        let result = drive(&mut waves, &mut streams, MemoryGuard::new(host_memory));
+        let mut memory = MemoryGuard::new(host_memory);
+        // A full trace contains the certificate of every wave, so waves are certified on one worker
+        // too.
+        if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
+            waves.certify_always();
+        }
+        let result = match &mut live {
+            Some(live) => live.drive(&mut waves, &mut streams, &mut memory),
+            None => drive(&mut waves, &mut streams, &mut memory),
+        };
         let finished = streams.finish();
-        let Some(outcome) = result? else { return Ok(Exit::Done) };
+        let live = live.map(|live| live.finish(&mut streams));
+        let Some(ending) = result? else { return Ok(Exit::Done) };
         finished?;
-        let telemetry = telemetry(&waves, began);
+        let mut telemetry = telemetry(&waves, began);
+        telemetry.live = live;
         let world = waves.world_mut();
         let run = world.summary();
         let (collector, mut recorder) = (streams.collector.take(), streams.recorder.take());
@@ -133,12 +178,14 @@ impl Driven<'_> {
             failures.extend(report.and_then(|report| write_report(file, &report)).err());
         }
         if json {
-            let mut object = summary::object(world, &run, &sources, Some(telemetry));
+            let mut object =
+                summary::object(world, &run, &sources, ending.unfinished(), Some(telemetry));
             streams.guests.add_heads(&mut object.sessions);
             emit_json(&object)?;
         } else {
             let _ = write!(anstream::stderr(), "{}", {
-                let mut text = summary::print(world, &run, &sources, &telemetry);
+                let mut text =
+                    summary::print(world, &run, &sources, ending.unfinished(), &telemetry);
                 if measure {
                     text += &lanes::table(&lanes::rows(world)).render();
                 }
@@ -157,22 +204,32 @@ impl Driven<'_> {
                 failures.push(failure);
             }
         }
-        Ok(exit_of(outcome, !failures.is_empty()))
+        Ok(exit_of(ending, !failures.is_empty()))
     }
 }
 
-/// The exit code of a run; `failed` if one of its files could not be written.
-const fn exit_of(outcome: Option<RunOutcome>, failed: bool) -> Exit {
-    match outcome {
-        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) | None if failed => {
-            Exit::Host
-        }
-        Some(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped) => Exit::Done,
-        Some(RunOutcome::Deadlock) => Exit::Deadlock,
-        Some(RunOutcome::Faulted) => Exit::Faulted,
-        Some(RunOutcome::Killed) => Exit::Killed,
-        None => Exit::Interrupted,
+/// Refuses a live machine that would wait for inputs that nobody can give.
+fn may_end(world: &World, resumed: bool) -> Result<(), Failure> {
+    let has_inputs = resumed && world.next_input().is_some();
+    if !world.spec().live || world.spec().max_frames.is_some() || has_inputs {
+        return Ok(());
     }
+    let message = "a live machine without a last frame would wait for input forever: run it with \
+                   --live, give it one with --frames N, or drive it from a program (docs/live.md)";
+    Err(Failure::new(Exit::Refused, message))
+}
+
+/// The exit code of a run; `failed` if one of its files could not be written.
+const fn exit_of(ending: Ending, failed: bool) -> Exit {
+    let exit = match ending {
+        Ending::Outcome(RunOutcome::Deadlock) => return Exit::Deadlock,
+        Ending::Outcome(RunOutcome::Faulted) => return Exit::Faulted,
+        Ending::Outcome(RunOutcome::Killed) => return Exit::Killed,
+        Ending::Outcome(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped)
+        | Ending::Time => Exit::Done,
+        Ending::Interrupted => Exit::Interrupted,
+    };
+    if failed { Exit::Host } else { exit }
 }
 
 /// Starts recording a trace of `machine` to a file.
@@ -279,23 +336,30 @@ fn telemetry(waves: &Waves, began: Instant) -> Telemetry {
         waited: counts.waited,
         taken_over: counts.taken_over,
         unparks: counts.unparks,
+        live: None,
         wall_seconds: began.elapsed().as_secs_f64(),
     }
 }
 
-/// Runs rounds until the run ends or Ctrl-C stops it. `None` if the reader of its output closed the
-/// pipe and nothing else is to be produced.
+/// Runs a machine that has all its inputs until the run ends or Ctrl-C stops it. `None` if nobody
+/// wants the output any more.
 fn drive(
     waves: &mut Waves,
     streams: &mut Streams<'_>,
-    mut memory: MemoryGuard,
-) -> Result<Option<Option<RunOutcome>>, Failure> {
-    // A full trace contains the certificate of every wave, so waves are certified on one worker
-    // too.
-    if streams.recorder.as_ref().is_some_and(Recorder::keeps_certificates) {
-        waves.certify_always();
-    }
-    let mut told = false;
+    memory: &mut MemoryGuard,
+) -> Result<Option<Ending>, Failure> {
+    Ok(match rounds(waves, streams, memory)? {
+        Flow::Over => Some(waves.world().outcome().map_or(Ending::Interrupted, Ending::Outcome)),
+        Flow::Unwanted => None,
+    })
+}
+
+/// Runs rounds until the run ends, the next frame may not start, or Ctrl-C stops it.
+pub(super) fn rounds(
+    waves: &mut Waves,
+    streams: &mut Streams<'_>,
+    memory: &mut MemoryGuard,
+) -> Result<Flow, Failure> {
     loop {
         let round = waves
             .round(streams)
@@ -307,16 +371,16 @@ fn drive(
         }
         streams.after_round(world.frame().0, world.steps())?;
         memory.look()?;
-        if round == Round::Over {
-            return Ok(Some(waves.world().outcome()));
+        if world.stage() == Stage::Over {
+            return Ok(Flow::Over);
         }
         if streams.is_unwanted() {
-            return Ok(None);
+            return Ok(Flow::Unwanted);
         }
-        if streams.interrupt.is_set() && !told {
-            told = true;
-            streams.note("ending at the next frame boundary; Ctrl-C again ends at once");
+        if round == Round::Over {
+            return Ok(Flow::Over);
         }
+        streams.say_interrupted();
     }
 }
 

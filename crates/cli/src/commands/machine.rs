@@ -84,7 +84,15 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
 
 /// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
-    let Described { read, machine, texts } = describe(&arguments.machine)?;
+    let Described { read, mut machine, texts } = describe(&arguments.machine)?;
+    if arguments.live.live {
+        if arguments.machine.stdin.as_deref() == Some(Path::new("-")) {
+            let message = "`--stdin -` takes standard input as one event, --live takes its lines: \
+                           give one of the two, or `--live --to SESSION` for lines of text";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        machine.spec.live = true;
+    }
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
     let RecordArguments { record, snapshot, .. } = &arguments.recording;
     let recorded = (record.is_some() || snapshot.is_some()).then(|| machine.clone());

@@ -17,6 +17,7 @@ mod inspect;
 mod interrupt;
 mod lab;
 mod lanes;
+mod live;
 mod load;
 mod machine;
 mod memory;

@@ -22,6 +22,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         recording: &arguments.recording,
         machine: recorded,
         sources,
+        live: arguments.live.live.then_some(&arguments.live),
         measure: arguments.measure,
         report: arguments.report.as_deref(),
         output: &arguments.output,

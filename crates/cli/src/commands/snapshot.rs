@@ -51,7 +51,7 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let (mut world, machine) = source;
     let out = &arguments.output;
     let (file, is_new) = reserve(out)?;
-    let streams = Streams::new(arguments.json, world.spec(), &OutputMode::Plain, None)?;
+    let streams = Streams::new(arguments.json, world.spec(), &OutputMode::Plain, None, false)?;
     let mut stop =
         Stop { streams, at: arguments.at_frame, machine: &machine, file: Some(file), kept: None };
     stop.boundary(&mut world);
@@ -225,6 +225,7 @@ fn restore_at(
                 world.close_wave();
             }
             Stage::Over if world.reopen() => world.proceed(),
+            Stage::Waiting if world.next_frame_number() >= wanted => {}
             Stage::Over | Stage::Waiting => {
                 let last = world.frame().0;
                 return Err(Failure::new(
@@ -253,6 +254,13 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let mut machine = archive.machine;
     let mut world = delivered;
+    if arguments.live.live && !world.spec().live {
+        let message = format!(
+            "the machine in `{}` is not live: run it with `wavelock run --live` from the start",
+            path.display()
+        );
+        return Err(Failure::new(Exit::Refused, message));
+    }
     if let Some(input) = &arguments.input {
         world = with_inputs(&world, &mut machine, input, &head)?;
     }
@@ -279,6 +287,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         sources,
         measure: arguments.measure,
         resumed: true,
+        live: arguments.live.live.then_some(&arguments.live),
         workers: arguments.workers,
         pin: false,
         host_memory: None,

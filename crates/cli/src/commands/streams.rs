@@ -10,6 +10,7 @@ use super::output::{GuestOutput, Stream};
 use crate::arguments::OutputMode;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::live::{Clients, Dropped, Outlet, WhenFull};
 use crate::manifest::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -38,6 +39,12 @@ pub(super) struct Streams<'a> {
     pub(super) interrupt: Interrupt,
     /// The recorder, if a trace is written.
     pub(super) recorder: Option<Recorder<'a>>,
+    /// Clients of a live run, which get what standard output gets.
+    pub(super) clients: Option<Clients>,
+    /// Queues of a live run for standard output and standard error.
+    outlets: Option<([Outlet; 2], WhenFull)>,
+    /// Ctrl-C was answered.
+    told: bool,
 }
 
 struct Progress {
@@ -51,9 +58,11 @@ impl Streams<'_> {
         spec: &MachineSpec,
         mode: &OutputMode,
         collector: Option<Collector>,
+        live: bool,
     ) -> Result<Self, Failure> {
         let max_frames = spec.max_frames;
-        let styled = |stream| stream != anstream::ColorChoice::Never;
+        // Clients of a live run get the same bytes as standard output.
+        let styled = |stream| stream != anstream::ColorChoice::Never && !live;
         let errors = styled(anstream::AutoStream::choice(&io::stderr()));
         let output =
             if swapped { errors } else { styled(anstream::AutoStream::choice(&io::stdout())) };
@@ -72,7 +81,7 @@ impl Streams<'_> {
                     _ => lost(&error),
                 },
             )?;
-        let progress = io::stderr().is_terminal().then(|| {
+        let progress = (io::stderr().is_terminal() && !live).then(|| {
             let bar = ProgressBar::new(max_frames.unwrap_or(0));
             let template = if max_frames.is_some() {
                 "{bar:30} frame {pos}/{len} {msg}"
@@ -86,13 +95,48 @@ impl Streams<'_> {
             Progress { bar, next: Instant::now() + PROGRESS_EVERY }
         });
         let interrupt = Interrupt::default();
-        Ok(Self { swapped, guests, unread: false, progress, collector, interrupt, recorder: None })
+        Ok(Self {
+            swapped,
+            guests,
+            unread: false,
+            progress,
+            collector,
+            interrupt,
+            recorder: None,
+            clients: None,
+            outlets: None,
+            told: false,
+        })
+    }
+
+    /// From now on output goes to these clients and through these queues, of which a full one drops
+    /// it or waits.
+    pub(super) fn go_live(&mut self, clients: Clients, outlets: [Outlet; 2], when_full: WhenFull) {
+        (self.clients, self.outlets) = (Some(clients), Some((outlets, when_full)));
+    }
+
+    /// Waits until the queues of a live run are written, or the time is up. What was dropped.
+    pub(super) fn end_outlets(&mut self, until: Option<Instant>) -> Dropped {
+        let Some((mut outlets, _)) = self.outlets.take() else { return Dropped::default() };
+        outlets.iter_mut().fold(Dropped::default(), |sum, outlet| sum.and(outlet.finish(until)))
     }
 
     /// Whether the run has nothing left to produce: its output has no reader, and no trace, report
     /// or JSON object is written.
-    pub(super) const fn is_unwanted(&self) -> bool {
-        self.unread && !self.swapped && self.collector.is_none() && self.recorder.is_none()
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.unread
+            && !self.swapped
+            && self.collector.is_none()
+            && self.recorder.is_none()
+            && self.clients.as_ref().is_none_or(|clients| !clients.is_listening())
+    }
+
+    /// Answers Ctrl-C, once.
+    pub(super) fn say_interrupted(&mut self) {
+        if self.interrupt.is_set() && !self.told {
+            self.told = true;
+            self.note("ending at the next frame boundary; Ctrl-C again ends at once");
+        }
     }
 
     /// Writes the output of the round, and updates the progress line if it is due.
@@ -118,6 +162,9 @@ impl Streams<'_> {
 
     /// Prints a note beside the progress line.
     pub(super) fn note(&self, text: &str) {
+        if let Some(([_, errors], when_full)) = &self.outlets {
+            return errors.push(&format!("note: {text}\n").into_bytes().into(), *when_full);
+        }
         let write = || {
             let _ = writeln!(io::stderr(), "note: {text}");
         };
@@ -129,6 +176,9 @@ impl Streams<'_> {
 
     fn write(&mut self) -> io::Result<()> {
         self.guests.write_files()?;
+        if self.outlets.is_some() {
+            return self.queue();
+        }
         let ((output, log), swapped) = (self.guests.ready(), self.swapped);
         if self.unread || output.is_empty() && log.is_empty() {
             self.guests.clear();
@@ -157,6 +207,30 @@ impl Streams<'_> {
             }
             result => result,
         }
+    }
+
+    /// Queues what a frame of a live run wrote, for every reader.
+    fn queue(&mut self) -> io::Result<()> {
+        let (Some((outlets, when_full)), Some(clients)) = (&self.outlets, &self.clients) else {
+            return Ok(());
+        };
+        let [out, errors] = outlets;
+        let (output, log) = self.guests.ready();
+        if !log.is_empty() {
+            errors.push(&log.into(), *when_full);
+        }
+        if !output.is_empty() {
+            let reader = if self.swapped { errors } else { out };
+            reader.push(&output.into(), *when_full);
+            clients.send(output);
+        }
+        self.guests.clear();
+        match out.gone() {
+            Some(io::ErrorKind::BrokenPipe) => self.unread = true,
+            Some(kind) => return Err(kind.into()),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Removes the progress line and writes lines that have no end.

@@ -3,8 +3,8 @@
 use super::sources::Sources;
 use crate::manifest::grouped;
 use crate::report::{
-    CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, ServiceRow,
-    SessionSummary, Summary, Telemetry, UnreadRow, WaitRow,
+    CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, LiveRow,
+    ServiceRow, SessionSummary, Summary, Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
@@ -20,20 +20,37 @@ use wavelock_system::{
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
 const SHOWN: usize = 16;
-/// The outcome of a run that Ctrl-C ended.
-const INTERRUPTED: &str = "interrupted";
+/// What suspended a run that has no outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unfinished {
+    /// Ctrl-C.
+    Interrupted,
+    /// `--for`.
+    Time,
+}
+
+impl Unfinished {
+    /// The outcome of the run, and of its sessions that had not ended.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupted => "interrupted",
+            Self::Time => "time",
+        }
+    }
+}
 
 /// The object of `run --json`; without telemetry, that of a report.
 pub(super) fn object(
     world: &World,
     run: &RunSummary,
     sources: &Sources,
+    unfinished: Unfinished,
     telemetry: Option<Telemetry>,
 ) -> Summary {
     let (spawned, finished, faulted) = run.coroutines();
     let unread = world.unread_input();
     Summary {
-        outcome: run.outcome.map_or(INTERRUPTED, RunOutcome::name).to_owned(),
+        outcome: run.outcome.map_or(unfinished.name(), RunOutcome::name).to_owned(),
         digest: run.digest.to_string(),
         frames: run.frames,
         steps: run.steps,
@@ -56,7 +73,8 @@ pub(super) fn object(
             .enumerate()
             .zip(unread)
             .map(|((index, session), unread)| {
-                session_object(world, run, index, session, unread, sources)
+                let outcome = word(session, run.outcome, unfinished);
+                session_object(world, outcome, index, session, unread, sources)
             })
             .collect(),
         lanes: super::lanes::rows(world),
@@ -89,7 +107,7 @@ fn services(run: &RunSummary) -> Vec<ServiceRow> {
 
 fn session_object(
     world: &World,
-    run: &RunSummary,
+    outcome: &str,
     index: usize,
     session: &wavelock_system::SessionSummary,
     unread: UnreadInput,
@@ -97,7 +115,7 @@ fn session_object(
 ) -> SessionSummary {
     SessionSummary {
         name: session.name.clone(),
-        outcome: word(session, run.outcome).to_owned(),
+        outcome: outcome.to_owned(),
         exit: session.exit,
         cycles: session.cycles.0,
         digest: session.digest.to_string(),
@@ -119,10 +137,11 @@ fn session_object(
 pub(super) const fn word(
     session: &wavelock_system::SessionSummary,
     run: Option<RunOutcome>,
+    unfinished: Unfinished,
 ) -> &'static str {
     match (session.outcome, run) {
         (SessionOutcome::Finished, _) if session.exit != 0 => "exited",
-        (SessionOutcome::Running, None) => INTERRUPTED,
+        (SessionOutcome::Running, None) => unfinished.name(),
         (SessionOutcome::Running, Some(RunOutcome::Stopped)) => RunOutcome::Stopped.name(),
         (SessionOutcome::Running, _) => RunOutcome::Frames.name(),
         (outcome, _) => outcome.name(),
@@ -311,9 +330,10 @@ pub(super) fn print(
     world: &World,
     run: &RunSummary,
     sources: &Sources,
+    unfinished: Unfinished,
     telemetry: &Telemetry,
 ) -> String {
-    let object = object(world, run, sources, None);
+    let object = object(world, run, sources, unfinished, None);
     let mut text = String::new();
     let good = AnsiColor::Green.on_default().bold();
     let bad = AnsiColor::Red.on_default().bold();
@@ -324,6 +344,7 @@ pub(super) fn print(
         Some(RunOutcome::Deadlock) => (bad, "deadlocked"),
         Some(RunOutcome::Faulted) => (bad, "faulted"),
         Some(RunOutcome::Killed) => (bad, "killed: budget"),
+        None if unfinished == Unfinished::Time => (good, "out of time"),
         None => (bad, "interrupted"),
     };
     let _ = writeln!(
@@ -361,7 +382,7 @@ pub(super) fn print(
     );
     let _ = writeln!(text, "digest: {}", object.digest);
     print_sessions(&mut text, &object);
-    print_faults(&mut text, run, &object);
+    print_faults(&mut text, run, unfinished, &object);
     print_kills(&mut text, run, &object);
     print_missed_ports(&mut text, &object);
     print_caps(&mut text, &object);
@@ -373,7 +394,40 @@ pub(super) fn print(
     if let Some(deadlock) = &object.deadlock {
         print_deadlock(&mut text, deadlock);
     }
+    if let Some(live) = &telemetry.live {
+        print_live(&mut text, live);
+    }
     text
+}
+
+/// What came from outside, and what did not reach it.
+fn print_live(text: &mut String, live: &LiveRow) {
+    let note = AnsiColor::Yellow.on_default().bold();
+    let _ = writeln!(
+        text,
+        "live: {} taken, {} refused; {}, {} turned away, {} disconnected",
+        plural(live.taken, "request"),
+        grouped(live.refused),
+        plural(live.clients, "client"),
+        grouped(live.turned_away),
+        grouped(live.disconnected)
+    );
+    if live.dropped.frames > 0 {
+        let _ = writeln!(
+            text,
+            "{note}dropped{note:#}: {} with {} of output, because readers were too slow",
+            plural(live.dropped.frames, "frame"),
+            plural(live.dropped.bytes, "byte")
+        );
+    }
+    if live.late > 0 {
+        let _ = writeln!(
+            text,
+            "{note}late{note:#}: {} did not run when due: this host is too slow for {} a second",
+            plural(live.late, "frame"),
+            plural(live.rate.ceil() as u64, "frame")
+        );
+    }
 }
 
 fn print_sessions(text: &mut String, object: &Summary) {
@@ -461,7 +515,7 @@ fn print_caps(text: &mut String, object: &Summary) {
     }
 }
 
-fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
+fn print_faults(text: &mut String, run: &RunSummary, unfinished: Unfinished, object: &Summary) {
     let bad = AnsiColor::Red.on_default().bold();
     let faults = object
         .sessions
@@ -503,14 +557,15 @@ fn print_faults(text: &mut String, run: &RunSummary, object: &Summary) {
             plural(dropped, "byte")
         );
     }
-    let unfinished =
+    let running =
         run.sessions.iter().filter(|session| session.outcome == SessionOutcome::Running).count();
-    if unfinished > 0 {
+    if running > 0 {
         let _ = writeln!(
             text,
             "{} still running {}",
-            plural(unfinished as u64, "session"),
+            plural(running as u64, "session"),
             match run.outcome {
+                None if unfinished == Unfinished::Time => "when --for ended the run",
                 None => "when Ctrl-C ended the run",
                 Some(RunOutcome::Stopped) => "when the machine was told to stop",
                 Some(_) => "at the last frame (--frames, max_frames)",

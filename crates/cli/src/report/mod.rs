@@ -15,10 +15,10 @@ mod waves;
 pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
 pub use model::{
-    CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow, FORMAT,
-    FaultRow, FunctionRow, KillRow, LISTED, LaneRow, Metric, MetricRow, ModelRow, OperationRow,
-    Others, OutputRow, Report, ServiceRow, SessionCosts, SessionSummary, Summary, Telemetry,
-    UnreadRow, VERSION, WaitRow, WorstFrame,
+    CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow,
+    DroppedRow, FORMAT, FaultRow, FunctionRow, KillRow, LISTED, LaneRow, LiveRow, Metric,
+    MetricRow, ModelRow, OperationRow, Others, OutputRow, Report, ServiceRow, SessionCosts,
+    SessionSummary, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};

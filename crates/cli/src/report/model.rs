@@ -53,7 +53,8 @@ pub struct SessionSummary {
     /// Its name.
     pub name: String,
     /// How it ended: `finished`, `exited` (with another code than 0), `faulted`, `killed`,
-    /// `canceled`, `deadlocked`; or that it did not: `frames`, `interrupted`.
+    /// `canceled`, `deadlocked`; or that it did not: `frames`, `stopped`,
+    /// `time`, `interrupted`.
     pub outcome: String,
     /// Its exit code.
     pub exit: i32,
@@ -306,14 +307,47 @@ pub struct Telemetry {
     pub taken_over: u64,
     /// Sleeping workers that were woken.
     pub unparks: u64,
+    /// What came from outside of a live run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub live: Option<LiveRow>,
     /// Wall-clock time.
     pub wall_seconds: f64,
+}
+
+/// What came from outside of a live run, and what did not reach it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LiveRow {
+    /// Requests that became inputs.
+    pub taken: u64,
+    /// Lines that were refused.
+    pub refused: u64,
+    /// Clients that connected.
+    pub clients: u64,
+    /// Clients that were refused, because too many were connected.
+    pub turned_away: u64,
+    /// Clients that were disconnected for what they sent.
+    pub disconnected: u64,
+    /// Output that readers did not get, because they were too slow.
+    pub dropped: DroppedRow,
+    /// Frames per second; 0 is as fast as possible.
+    pub rate: f64,
+    /// Frames that were due and not run, because the host was too slow.
+    pub late: u64,
+}
+
+/// Output that was not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DroppedRow {
+    /// Frames, counted for each reader.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// The object that `run --json` prints.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// `finished`, `frames`, `deadlocked`, `faulted`, `killed` or `interrupted`.
+    /// `finished`, `frames`, `deadlocked`, `faulted`, `stopped`, `killed`, `time` or `interrupted`.
     pub outcome: String,
     /// Hash of the whole trace, in hex.
     pub digest: String,
