@@ -387,6 +387,13 @@ impl Checker {
         }
     }
 
+    /// Sessions have started: the machine now has this many.
+    pub fn admit(&mut self, sessions: u32) {
+        if self.sessions.len() < sessions as usize {
+            self.sessions.resize(sessions as usize, NO_OWNER);
+        }
+    }
+
     /// Accepts or refuses a certificate. A refused one leaves the accepted sets unchanged.
     ///
     /// # Errors

@@ -598,6 +598,9 @@ pub struct SoakArguments {
         value_parser = |text: &str| number(text, 1, 64)
     )]
     pub workers: u64,
+    /// Run live machines, which get inputs and control inputs as they run and are rolled back
+    #[arg(long)]
+    pub live: bool,
     /// Directory for the files that reproduce a difference
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,

@@ -180,8 +180,8 @@ fn manifests_at_the_ends_of_their_ranges_are_refused_or_run() {
             &["run", "machine.toml", "--frames", "4", "--record", "machine.trace"],
         );
         let words = String::from_utf8_lossy(&run.stderr);
-        // 0 to 6 are the documented exit codes; a panic exits with 101, a signal with none.
-        let code = run.status.code().filter(|code| (0..=6).contains(code));
+        // 0 to 7 are the documented exit codes; a panic exits with 101, a signal with none.
+        let code = run.status.code().filter(|code| (0..=7).contains(code));
         assert!(code.is_some(), "seed {seed}: {}\n{words}\n{text}", run.status);
         if words.contains("error") && !folder.join("machine.trace").exists() {
             refused += 1;

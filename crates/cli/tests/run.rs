@@ -936,12 +936,12 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
         ("bot.toml", BOT.to_owned()),
         ("key.toml", manifest("modul = \"hello.wat\"")),
         ("absent.toml", manifest("module = \"helo.wat\"")),
+        ("live.toml", format!("[machine]\nlive = true\n{}", manifest("module = \"hello.wat\""))),
         ("memory.toml", manifest("module = \"take.wat\"\nmemory_pages = 0")),
         (
             "profile.toml",
             manifest("module = \"loop.wat\"\nprofile = \"smal\"\n\n[[profile]]\nname = \"small\""),
         ),
-        ("live.toml", format!("[machine]\nlive = true\n{}", manifest("module = \"hello.wat\""))),
         ("small.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 10")),
         ("word.toml", manifest("module = \"loop.wat\"\nbudget_cycles = 50000\noverrun = \"kill\"")),
     ];

@@ -353,6 +353,10 @@ fn target(world: &World, waiting: &Waiting) -> String {
         WaitTarget::Channels(ids) => ids.iter().map(channel).collect::<Vec<_>>().join(", "),
         WaitTarget::Coroutine(name) => show(*name, world.spec()),
         WaitTarget::Input => "input".into(),
+        WaitTarget::Reply(function) => match world.spec().host.functions.get(*function) {
+            Some(import) => format!("the reply to `{}` `{}`", import.module, import.name),
+            None => "a reply".into(),
+        },
         WaitTarget::Unpark(_) => "an unpark".into(),
         WaitTarget::Session(id) => format!("the end of session {}", named(*id)),
     }
@@ -372,7 +376,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     };
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
-        WaitTarget::Input => return Vec::new(),
+        WaitTarget::Input | WaitTarget::Reply(_) => return Vec::new(),
         WaitTarget::Unpark(session) | WaitTarget::Session(session) => vec![*session],
         WaitTarget::Channel(id)
             if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>

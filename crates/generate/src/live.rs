@@ -2,10 +2,12 @@
 //! frames. The draws are their own, so that [`crate::machine`] and [`crate::inputs`] stay as they
 //! are.
 
-use crate::{Draws, machine};
+use crate::{Draws, TURNS_TEXT, actor, machine};
+use std::sync::Arc;
 use wavelock_abi::{Cycles, Frame, SCHEDULER_COSTS_V1, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
-use wavelock_system::{Control, Input, MachineSpec, Recipient};
+use wavelock_module::{Limits, Module};
+use wavelock_system::{Control, Input, LaterModule, MachineSpec, NewSession, Recipient};
 
 /// Frames over which inputs are given.
 const FRAMES: u64 = 60;
@@ -26,12 +28,18 @@ pub fn live(seed: u64) -> LiveCase {
     (spec.live, spec.max_frames) = (true, None);
     let mut draws = Draws(seed ^ 0x11fe);
     let mut inputs = Vec::new();
+    let mut sessions = spec.sessions.len() as u64;
     for frame in (0..FRAMES).map(Frame) {
+        if draws.one_in(12) {
+            let new = Box::new(start(&mut draws, &spec, sessions));
+            inputs.push((frame, Input::Control(Control::Start(new))));
+            sessions += 1;
+        }
         while draws.one_in(4) {
-            inputs.push((frame, bytes(&mut draws, &spec)));
+            inputs.push((frame, bytes(&mut draws, sessions)));
         }
         while draws.one_in(3) {
-            control(&mut draws, &spec, frame, &mut inputs);
+            control(&mut draws, &spec, (frame, sessions), &mut inputs);
         }
     }
     inputs.push((Frame(FRAMES + 30), Input::Stop));
@@ -39,14 +47,52 @@ pub fn live(seed: u64) -> LiveCase {
     LiveCase { spec, inputs }
 }
 
-fn session(draws: &mut Draws, spec: &MachineSpec) -> SessionId {
-    SessionId(draws.below(spec.sessions.len() as u64) as u32)
+fn session(draws: &mut Draws, sessions: u64) -> SessionId {
+    SessionId(draws.below(sessions) as u32)
 }
 
-fn bytes(draws: &mut Draws, spec: &MachineSpec) -> Input {
+/// A session that starts: an actor of the machine's module, or of another one.
+fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
+    let (module, source) = actor(spec.seed);
+    let module = match draws.one_in(2) {
+        true => LaterModule::new(module, source.as_bytes().into()),
+        false => {
+            let other = format!("(i64.const {}) (i64.const {number})", draws.below(60));
+            let source = source.replace(TURNS_TEXT, &other);
+            let module = Module::from_text(source.as_bytes(), &Limits::default());
+            let module = module.expect("the actor is valid with other constants");
+            LaterModule::new(Arc::new(module), source.as_bytes().into())
+        }
+    };
+    let mut new = NewSession::new(&format!("later.{number}"), module);
+    new.lane = draws.one_in(3).then(|| draws.below(u64::from(spec.lanes)) as u16);
+    new.weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();
+    for channel in &spec.channels {
+        if draws.one_in(2) {
+            new.ports.push((format!("port.{:02}", new.ports.len()), channel.name.clone()));
+        }
+    }
+    if draws.one_in(2) {
+        new.channels.push((format!("later.{number}"), 1 + draws.below(6) as u32));
+    }
+    if draws.one_in(4) {
+        new.cap = Some(cap(draws, spec, 1));
+    }
+    new
+}
+
+/// A cap that the machine can enforce on so many lanes.
+fn cap(draws: &mut Draws, spec: &MachineSpec, lanes: u64) -> CapSettings {
+    let gaps = spec.modules.iter().map(|module| module.code().gap().0);
+    let least = 2 * (gaps.max().unwrap_or(0) + SCHEDULER_COSTS_V1.switch.0);
+    let budget = Cycles(least * lanes + draws.below(spec.frame_cycles.0 / 4 + 1));
+    CapSettings { budget, period_frames: 1 + draws.below(4), overrun: CapOverrun::Throttle }
+}
+
+fn bytes(draws: &mut Draws, sessions: u64) -> Input {
     let to = match draws.one_in(3) {
         true => Recipient::All,
-        false => Recipient::Session(session(draws, spec)),
+        false => Recipient::Session(session(draws, sessions)),
     };
     match draws.one_in(12) {
         true => Input::End { to },
@@ -58,9 +104,14 @@ fn bytes(draws: &mut Draws, spec: &MachineSpec) -> Input {
 }
 
 /// Draws a control input; a hold mostly with its release.
-fn control(draws: &mut Draws, spec: &MachineSpec, frame: Frame, inputs: &mut Vec<(Frame, Input)>) {
-    let session = session(draws, spec);
-    let of_spec = &spec.sessions[session.0 as usize];
+fn control(
+    draws: &mut Draws,
+    spec: &MachineSpec,
+    (frame, sessions): (Frame, u64),
+    inputs: &mut Vec<(Frame, Input)>,
+) {
+    let session = session(draws, sessions);
+    let of_spec = spec.sessions.get(session.0 as usize);
     let drawn = match draws.below(12) {
         0..3 => {
             let weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();
@@ -68,12 +119,8 @@ fn control(draws: &mut Draws, spec: &MachineSpec, frame: Frame, inputs: &mut Vec
         }
         3..6 if draws.one_in(4) => Control::Cap { session, cap: None },
         3..6 => {
-            let gaps = spec.modules.iter().map(|module| module.code().gap().0);
-            let least = 2 * (gaps.max().unwrap_or(0) + SCHEDULER_COSTS_V1.switch.0);
-            let lanes = of_spec.placement.lanes().len() as u64;
-            let budget = Cycles(least * lanes + draws.below(spec.frame_cycles.0 / 4 + 1));
-            let (period_frames, overrun) = (1 + draws.below(4), CapOverrun::Throttle);
-            Control::Cap { session, cap: Some(CapSettings { budget, period_frames, overrun }) }
+            let lanes = of_spec.map_or(1, |session| session.placement.lanes().len()) as u64;
+            Control::Cap { session, cap: Some(cap(draws, spec, lanes)) }
         }
         6..8 => {
             let contexts = &spec.contexts;

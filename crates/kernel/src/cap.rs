@@ -542,15 +542,14 @@ impl Lane {
                 continue;
             }
             account.used = account.used.saturating_sub(Cycles(budget.0.saturating_mul(refills)));
-            if !account.is_spent || account.left() <= self.cache.switch_cost {
-                continue;
+            if account.is_spent && account.left() > self.cache.switch_cost {
+                self.reopen(at);
             }
-            self.reopen(at);
         }
     }
 
-    /// Opens a spent account: the coroutines of its session compete again. Costs a refill, if the
-    /// session has coroutines on the lane.
+    /// Opens an account that was spent. If its session is on this lane, that is an event and costs
+    /// a refill, and the coroutines that were held or demoted are the policy's again.
     fn reopen(&mut self, at: usize) {
         let account = &mut self.caps.accounts[at];
         let (session, was_demoted) = (account.session, account.is_demoted());

@@ -187,6 +187,12 @@ pub(crate) const MAX_FRAMES: Key = Key::optional_number(
     u64::MAX,
     "the run stops after this many frames with outcome `frames`; without it there is no limit",
 );
+pub(crate) const MOST_GAP: Key = Key::optional_number(
+    "most_gap_cycles",
+    1,
+    wavelock_abi::MAX_GAP.0,
+    "the longest gap between safepoints that modules of sessions started later may have, counted in `G`; without it, that of the machine's own modules",
+);
 pub(crate) const HANDOFF: Key = Key::switch(
     "handoff",
     "direct handoff: after a send, the receiver that was blocked on it is the preferred next coroutine of its lane",
@@ -219,6 +225,7 @@ pub const MACHINE: &[Key] = &[
     STEAL,
     BALANCE,
     LIVE,
+    MOST_GAP,
 ];
 
 macro_rules! limits {

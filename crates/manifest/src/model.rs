@@ -80,6 +80,8 @@ pub struct Machine {
     pub balance: bool,
     /// The machine takes inputs while it runs.
     pub live: bool,
+    /// The longest gap of modules of sessions that are started later.
+    pub most_gap: Option<Cycles>,
 }
 
 /// An index into [`Manifest::modules`].

@@ -436,6 +436,7 @@ impl<'s> Reader<'s, '_> {
         let steal = self.findings.switch(view, &keys::STEAL);
         let balance = self.findings.switch(view, &keys::BALANCE);
         let live = self.findings.switch(view, &keys::LIVE);
+        let most_gap = self.machine_number(view, &keys::MOST_GAP, None).map(Cycles);
         Machine {
             lanes,
             policy,
@@ -449,6 +450,7 @@ impl<'s> Reader<'s, '_> {
             steal,
             balance,
             live,
+            most_gap,
         }
     }
 

@@ -35,6 +35,7 @@ pub fn machine_spec(read: &Read, modules: &[LoadedModule<'_>]) -> Result<Machine
         steal: machine.steal,
         balance: machine.balance,
         live: machine.live,
+        most_gap: machine.most_gap,
         limits: system_limits(limits),
         ..MachineSpec::new()
     };

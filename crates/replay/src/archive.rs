@@ -120,7 +120,8 @@ impl<R: Read + Seek> Archive<R> {
     ) -> Result<(), OpenError> {
         for spot in inputs {
             let payload = read_spot(&mut self.input, spot)?;
-            let read = crate::live::read_inputs(&payload).map_err(OpenError::Machine)?;
+            let read = crate::live::read_inputs(&payload, &mut self.machine);
+            let read = read.map_err(OpenError::Machine)?;
             self.inputs.extend(read);
         }
         if let Some(spot) = frames {

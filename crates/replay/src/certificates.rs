@@ -129,7 +129,11 @@ pub fn recheck(input: impl Read) -> Result<Recheck, OpenError> {
     };
     let mut checker = Checker::new(machine.spec.lanes, machine.spec.sessions.len() as u32);
     let mut known = Known { last: None, sessions: Vec::new() };
-    let most = machine.spec.sessions.len();
+    let most = match machine.spec.live {
+        // Sessions may have started later.
+        true => machine.spec.limits.sessions as usize,
+        false => machine.spec.sessions.len(),
+    };
     let mut found = Recheck::default();
     loop {
         match reader.next_chunk() {
@@ -232,7 +236,10 @@ fn check_chunk(
                 let facts = Facts { wave, span, lanes: &lanes, sessions: &known.sessions };
                 let verdict = match known.last {
                     Some(after) if wave <= after => Err(Unsound::Order { after }),
-                    _ => checker.check(&certificate, &facts).map_err(Unsound::Refused),
+                    _ => {
+                        checker.admit(known.sessions.len() as u32);
+                        checker.check(&certificate, &facts).map_err(Unsound::Refused)
+                    }
                 };
                 known.last = Some(wave.max(known.last.unwrap_or(0)));
                 (Some(wave), verdict)

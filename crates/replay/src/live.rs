@@ -1,16 +1,18 @@
 //! Inputs of a live machine in a trace: a chunk of inputs comes before the chunk with the frames
 //! that take them (trace-format 18).
 
-use crate::machine::{MachineError, Reader, put_bytes, put_number};
-use wavelock_abi::{Cycles, Frame, SessionId, Weight};
+use crate::machine::{MachineError, Reader, RecordedMachine, put_bytes, put_number, words_of};
+use std::collections::BTreeSet;
+use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
-use wavelock_system::{Control, Input, Recipient};
+use wavelock_system::{AskId, Control, Input, LaterModule, NewSession, Recipient};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
 const STOP: u64 = 2;
 const ANSWERS: u64 = 3;
 const CONTROL: u64 = 4;
+const REPLY: u64 = 16;
 
 const WEIGHT: u64 = 0;
 const CAP: u64 = 1;
@@ -19,9 +21,18 @@ const CONTEXT: u64 = 3;
 const HOLD: u64 = 4;
 const RELEASE: u64 = 5;
 const END_SESSION: u64 = 6;
+const START: u64 = 7;
 
-/// Appends the inputs of one frame to a chunk's payload.
-pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
+/// The hashes of modules whose bytes a trace has.
+pub(crate) type KnownModules = BTreeSet<[u8; 32]>;
+
+/// Appends the inputs of one frame to a chunk's payload. The bytes of a module are written once.
+pub(crate) fn put_inputs(
+    frame: Frame,
+    inputs: &[Input],
+    known: &mut KnownModules,
+    out: &mut Vec<u8>,
+) {
     put_number(out, frame.0);
     put_number(out, inputs.len() as u64);
     for input in inputs {
@@ -36,7 +47,16 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
                 put_number(out, recipient_code(*to));
             }
             Input::Stop => put_number(out, STOP),
+            Input::Control(Control::Start(new)) => put_start(new, known, out),
             Input::Control(control) => put_control(control, out),
+            Input::Reply { ask, results } => {
+                put_number(out, REPLY);
+                put_number(out, u64::from(ask.session.0));
+                put_number(out, ask.number);
+                put_number(out, ask.question);
+                put_number(out, results.len() as u64);
+                results.iter().for_each(|word| put_number(out, *word));
+            }
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
                 put_number(out, u64::from(*lane));
@@ -49,7 +69,7 @@ pub(crate) fn put_inputs(frame: Frame, inputs: &[Input], out: &mut Vec<u8>) {
 /// A control input: its code, its session, then its own numbers.
 fn put_control(control: &Control, out: &mut Vec<u8>) {
     let mut put = |code, numbers: &[u64]| {
-        [CONTROL, code, u64::from(control.session().0)]
+        [CONTROL, code, control.session().map_or(u64::MAX, |session| u64::from(session.0))]
             .iter()
             .chain(numbers)
             .for_each(|&number| put_number(out, number));
@@ -67,28 +87,170 @@ fn put_control(control: &Control, out: &mut Vec<u8>) {
         Control::Hold { .. } => put(HOLD, &[]),
         Control::Release { .. } => put(RELEASE, &[]),
         Control::End { .. } => put(END_SESSION, &[]),
+        Control::Start(_) => {}
     }
 }
 
-fn read_control(input: &mut Reader<'_>) -> Result<Control, MachineError> {
+/// A session that starts.
+fn put_start(new: &NewSession, known: &mut KnownModules, out: &mut Vec<u8>) {
+    let NewSession {
+        name,
+        module,
+        lane,
+        priority,
+        weight,
+        class,
+        args,
+        env,
+        coroutine_globals,
+        channels,
+        ports,
+        cap,
+    } = new;
+    [CONTROL, START].iter().for_each(|&number| put_number(out, number));
+    put_bytes(out, name.as_bytes());
+    put_module(module, known, out);
+    put_number(out, lane.map_or(u64::MAX, u64::from));
+    put_number(out, u64::from(priority.0));
+    put_number(out, u64::from(weight.get()));
+    put_number(out, *class as u64);
+    put_list(out, args, |out, arg| put_bytes(out, arg.as_bytes()));
+    put_list(out, env, put_pair);
+    put_list(out, coroutine_globals, |out, global| put_bytes(out, global.as_bytes()));
+    put_list(out, channels, |out, (name, capacity)| {
+        put_bytes(out, name.as_bytes());
+        put_number(out, u64::from(*capacity));
+    });
+    put_list(out, ports, put_pair);
+    put_list(out, cap.as_slice(), |out, cap| {
+        [cap.budget.0, cap.period_frames, cap.overrun as u64]
+            .iter()
+            .for_each(|&number| put_number(out, number));
+    });
+}
+
+fn put_list<T>(out: &mut Vec<u8>, list: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
+    put_number(out, list.len() as u64);
+    list.iter().for_each(|one| put(out, one));
+}
+
+fn put_pair(out: &mut Vec<u8>, (one, other): &(String, String)) {
+    put_bytes(out, one.as_bytes());
+    put_bytes(out, other.as_bytes());
+}
+
+/// A module: its hash, and its bytes if the trace does not have them yet.
+fn put_module(module: &LaterModule, known: &mut KnownModules, out: &mut Vec<u8>) {
+    out.extend_from_slice(module.hash());
+    let bytes = known.insert(*module.hash()).then(|| module.bytes());
+    put_list(out, bytes.as_slice(), |out, bytes| put_bytes(out, bytes));
+}
+
+fn read_module(
+    input: &mut Reader<'_>,
+    machine: &mut RecordedMachine,
+) -> Result<LaterModule, MachineError> {
+    let error = input.malformed();
+    let words = [input.number()?, input.number()?, input.number()?, input.number()?];
+    let bytes = read_list(input, |input| Ok(input.bytes()?.to_vec()))?;
+    let found = match &bytes[..] {
+        [] => machine.find_module(words),
+        [bytes] => Some(machine.add_module(bytes)?),
+        _ => None,
+    };
+    found.filter(|module| words_of(module.hash()) == words).ok_or(error)
+}
+
+fn read_start(
+    input: &mut Reader<'_>,
+    machine: &mut RecordedMachine,
+) -> Result<Control, MachineError> {
+    let offset = input.offset;
+    let error = || MachineError::Malformed { offset };
+    let name = read_text(input)?;
+    let module = read_module(input, machine)?;
+    let lane = match input.number()? {
+        u64::MAX => None,
+        lane => Some(u16::try_from(lane).map_err(|_| error())?),
+    };
+    let priority = Priority(u8::try_from(input.number()?).map_err(|_| error())?);
+    let weight = u16::try_from(input.number()?).ok().and_then(Weight::new).ok_or_else(error)?;
+    let class = usize::try_from(input.number()?).ok();
+    let class = class.and_then(|class| LatencyClass::ALL.get(class)).copied().ok_or_else(error)?;
+    let args = read_list(input, read_text)?;
+    let env = read_list(input, read_pair)?;
+    let coroutine_globals = read_list(input, read_text)?;
+    let channels = read_list(input, |input| {
+        let name = read_text(input)?;
+        let malformed = input.malformed();
+        Ok((name, u32::try_from(input.number()?).map_err(|_| malformed)?))
+    })?;
+    let ports = read_list(input, read_pair)?;
+    let mut caps = read_list(input, read_cap)?;
+    let cap = caps.pop();
+    if !caps.is_empty() {
+        return Err(error());
+    }
+    Ok(Control::Start(Box::new(NewSession {
+        name,
+        module,
+        lane,
+        priority,
+        weight,
+        class,
+        args,
+        env,
+        coroutine_globals,
+        channels,
+        ports,
+        cap,
+    })))
+}
+
+fn read_list<T>(
+    input: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, MachineError>,
+) -> Result<Vec<T>, MachineError> {
+    let count = input.count()?;
+    (0..count).map(|_| read(input)).collect()
+}
+
+fn read_text(input: &mut Reader<'_>) -> Result<String, MachineError> {
+    let error = input.malformed();
+    std::str::from_utf8(input.bytes()?).map(String::from).map_err(|_| error)
+}
+
+fn read_pair(input: &mut Reader<'_>) -> Result<(String, String), MachineError> {
+    Ok((read_text(input)?, read_text(input)?))
+}
+
+fn read_cap(input: &mut Reader<'_>) -> Result<CapSettings, MachineError> {
+    let error = input.malformed();
+    let (budget, period_frames) = (Cycles(input.number()?), input.number()?);
+    let overrun = u8::try_from(input.number()?).ok().and_then(CapOverrun::from_code);
+    Ok(CapSettings { budget, period_frames, overrun: overrun.ok_or(error)? })
+}
+
+fn read_control(
+    input: &mut Reader<'_>,
+    machine: &mut RecordedMachine,
+) -> Result<Control, MachineError> {
     let error = input.malformed();
     let code = input.number()?;
+    if code == START {
+        return read_start(input, machine);
+    }
     let Ok(session) = u32::try_from(input.number()?).map(SessionId) else { return Err(error) };
     Ok(match code {
         WEIGHT => {
             let weight = u16::try_from(input.number()?).ok().and_then(Weight::new);
             Control::Weight { session, weight: weight.ok_or(error)? }
         }
-        CAP => {
-            let (budget, period_frames) = (Cycles(input.number()?), input.number()?);
-            let overrun = u8::try_from(input.number()?).ok().and_then(CapOverrun::from_code);
-            let overrun = overrun.ok_or(error)?;
-            Control::Cap { session, cap: Some(CapSettings { budget, period_frames, overrun }) }
-        }
+        CAP => Control::Cap { session, cap: Some(read_cap(input)?) },
         NO_CAP => Control::Cap { session, cap: None },
         CONTEXT => {
             let budget = Cycles(input.number()?);
-            let name = std::str::from_utf8(input.bytes()?).map_err(|_| error)?.into();
+            let name = read_text(input)?.into();
             Control::Context { session, name, budget }
         }
         HOLD => Control::Hold { session },
@@ -98,8 +260,12 @@ fn read_control(input: &mut Reader<'_>) -> Result<Control, MachineError> {
     })
 }
 
-/// The inputs of a chunk, by frame, ascending.
-pub(crate) fn read_inputs(payload: &[u8]) -> Result<Vec<(Frame, Input)>, MachineError> {
+/// The inputs of a chunk, by frame, ascending. Modules that they bring are added to the machine's
+/// library.
+pub(crate) fn read_inputs(
+    payload: &[u8],
+    machine: &mut RecordedMachine,
+) -> Result<Vec<(Frame, Input)>, MachineError> {
     let mut input = Reader { bytes: payload, offset: 0 };
     let mut inputs: Vec<(Frame, Input)> = Vec::new();
     while input.offset < payload.len() {
@@ -109,14 +275,17 @@ pub(crate) fn read_inputs(payload: &[u8]) -> Result<Vec<(Frame, Input)>, Machine
             return Err(error);
         }
         for _ in 0..input.count()? {
-            let read = read_input(&mut input)?;
+            let read = read_input(&mut input, machine)?;
             inputs.push((frame, read));
         }
     }
     Ok(inputs)
 }
 
-fn read_input(input: &mut Reader<'_>) -> Result<Input, MachineError> {
+fn read_input(
+    input: &mut Reader<'_>,
+    machine: &mut RecordedMachine,
+) -> Result<Input, MachineError> {
     let error = input.malformed();
     Ok(match input.number()? {
         BYTES => {
@@ -125,7 +294,16 @@ fn read_input(input: &mut Reader<'_>) -> Result<Input, MachineError> {
         }
         END => Input::End { to: read_recipient(input)? },
         STOP => Input::Stop,
-        CONTROL => Input::Control(read_control(input)?),
+        CONTROL => Input::Control(read_control(input, machine)?),
+        REPLY => {
+            let session = SessionId(u32::try_from(input.number()?).map_err(|_| error)?);
+            let ask = AskId { session, number: input.number()?, question: input.number()? };
+            let count = input.count()?;
+            Input::Reply {
+                ask,
+                results: (0..count).map(|_| input.number()).collect::<Result<_, _>>()?,
+            }
+        }
         ANSWERS => {
             let lane = u16::try_from(input.number()?).map_err(|_| error)?;
             Input::Answers { lane, bytes: input.bytes()?.into() }
@@ -162,12 +340,22 @@ mod tests {
         let to = Recipient::Session(SessionId(3));
         let first = [Input::Bytes { to, bytes: [1, 2].into() }, Input::End { to: Recipient::All }];
         let mut bytes = Vec::new();
-        put_inputs(Frame(4), &first, &mut bytes);
+        put_inputs(Frame(4), &first, &mut BTreeSet::new(), &mut bytes);
         let border = bytes.len();
-        put_inputs(Frame(9), &[Input::Stop], &mut bytes);
+        let ask = AskId { session: SessionId(3), number: 7, question: u64::MAX };
+        let last = [Input::Reply { ask, results: [u64::MAX, 5].into() }, Input::Stop];
+        put_inputs(Frame(9), &last, &mut BTreeSet::new(), &mut bytes);
+        let mut machine = RecordedMachine {
+            spec: wavelock_system::MachineSpec::new(),
+            modules: Vec::new(),
+            inputs: Vec::new(),
+        };
+        let mut read_inputs = |bytes: &[u8]| super::read_inputs(bytes, &mut machine);
         let read = read_inputs(&bytes).expect("own bytes");
         let [one, two] = first;
-        assert_eq!(read, [(Frame(4), one), (Frame(4), two), (Frame(9), Input::Stop)]);
+        let [three, four] = last;
+        let expected = [(4, one), (4, two), (9, three), (9, four)];
+        assert_eq!(read, expected.map(|(frame, input)| (Frame(frame), input)));
         for end in 1..bytes.len() {
             assert_eq!(read_inputs(&bytes[..end]).is_ok(), end == border, "{end}");
         }

@@ -1,18 +1,20 @@
 //! The first chunk of a trace: everything needed to run the machine again, including modules and
 //! inputs.
 
+use crate::live::KnownModules;
 use std::fmt;
 use std::sync::Arc;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_module::{LoadError, Module};
-use wavelock_system::{InputEvent, MachineSpec, Recipient, SpecError};
+use wavelock_system::{InputEvent, LaterModule, MachineSpec, Recipient, SpecError};
 
 /// A machine as a trace stores it.
 #[derive(Clone, Debug)]
 pub struct RecordedMachine {
     /// Its description.
     pub spec: MachineSpec,
-    /// The bytes of its modules, in order.
+    /// The bytes of its modules, in order; those of sessions that were started later are in the
+    /// description's library.
     pub modules: Vec<Vec<u8>>,
     /// Its inputs, in frame order.
     pub inputs: Vec<InputEvent>,
@@ -28,6 +30,11 @@ pub enum MachineError {
     },
     /// The machine's description is not one this build can run.
     Spec(SpecError),
+    /// A module of a session that was started later does not load.
+    LaterModule {
+        /// The reason.
+        error: LoadError,
+    },
     /// A module does not load.
     Module {
         /// Its number.
@@ -44,6 +51,9 @@ impl fmt::Display for MachineError {
                 write!(f, "byte {offset} of the machine chunk is malformed")
             }
             Self::Spec(error) => error.fmt(f),
+            Self::LaterModule { error } => {
+                write!(f, "a module that an input of the trace brings cannot be loaded: {error}")
+            }
             Self::Module { module, error } => {
                 write!(f, "module {module} of the trace cannot be loaded: {error}")
             }
@@ -66,6 +76,10 @@ impl RecordedMachine {
             put_number(&mut out, event.frame.0);
             put_number(&mut out, crate::live::recipient_code(event.recipient));
             put_bytes(&mut out, &event.bytes);
+        }
+        if !self.spec.library.is_empty() {
+            put_number(&mut out, self.spec.library.len() as u64);
+            self.spec.library.iter().for_each(|module| put_bytes(&mut out, module.bytes()));
         }
         out
     }
@@ -108,11 +122,52 @@ impl RecordedMachine {
             };
             inputs.push(InputEvent { frame, recipient, bytes: input.bytes()?.into() });
         }
+        let mut machine = Self { spec, modules, inputs };
+        if input.offset != payload.len() {
+            for _ in 0..input.count()? {
+                machine.add_module(input.bytes()?)?;
+            }
+        }
         if input.offset != payload.len() {
             return Err(MachineError::Malformed { offset: input.offset });
         }
-        Ok(Self { spec, modules, inputs })
+        Ok(machine)
     }
+
+    /// Adds a module of a session that is started later, unless it is there.
+    pub(crate) fn add_module(&mut self, bytes: &[u8]) -> Result<LaterModule, MachineError> {
+        if let Some(known) = self.find_module(words_of(blake3::hash(bytes).as_bytes())) {
+            return Ok(known);
+        }
+        let module = Module::new(bytes, &wavelock_module::Limits::default())
+            .map_err(|error| MachineError::LaterModule { error })?;
+        let module = LaterModule::new(Arc::new(module), bytes.into());
+        self.spec.library.push(module.clone());
+        Ok(module)
+    }
+
+    /// The module of a hash: one that the machine was loaded with, or of its library.
+    pub(crate) fn find_module(&self, hash: [u64; 4]) -> Option<LaterModule> {
+        let hashes = self.spec.module_hashes.iter().map(words_of);
+        let mut loaded = hashes.zip(self.spec.modules.iter().zip(&self.modules));
+        if let Some((_, (module, bytes))) = loaded.find(|(known, _)| *known == hash) {
+            return Some(LaterModule::new(module.clone(), bytes.as_slice().into()));
+        }
+        self.spec.library.iter().find(|module| words_of(module.hash()) == hash).cloned()
+    }
+
+    /// The hashes of all of its modules.
+    pub(crate) fn known_modules(&self) -> KnownModules {
+        let loaded = self.modules.iter().map(|bytes| *blake3::hash(bytes).as_bytes());
+        loaded.chain(self.spec.library.iter().map(|module| *module.hash())).collect()
+    }
+}
+
+/// A hash as four numbers.
+pub(crate) fn words_of(hash: &[u8; 32]) -> [u64; 4] {
+    std::array::from_fn(|word| {
+        u64::from_le_bytes(std::array::from_fn(|byte| hash[8 * word + byte]))
+    })
 }
 
 pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {

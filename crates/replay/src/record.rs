@@ -5,7 +5,7 @@
 //! No frame is ever dropped from the middle.
 
 use crate::certificates::CertificateWriter;
-use crate::live::put_inputs;
+use crate::live::{KnownModules, put_inputs};
 use crate::machine::{RecordedMachine, put_bytes, put_number};
 use crate::snapshot::SnapshotWriter;
 use crate::states::{StateSpacing, StateWriter};
@@ -93,6 +93,8 @@ pub struct Recorder<'a> {
     most_frames: u64,
     /// Inputs of the frames in `pending`.
     inputs: Vec<u8>,
+    /// Modules whose bytes the trace has.
+    modules: KnownModules,
     sender: Option<SyncSender<(ChunkKind, Vec<u8>)>>,
     writer: Option<JoinHandle<Written>>,
     waits: u64,
@@ -150,6 +152,7 @@ impl<'a> Recorder<'a> {
             frames: 0,
             most_frames: if machine.spec.live { 1 } else { CHUNK_FRAMES },
             inputs: Vec::new(),
+            modules: machine.known_modules(),
             sender: Some(sender),
             writer: Some(writer),
             waits: 0,
@@ -351,7 +354,7 @@ impl Sink for Recorder<'_> {
     fn inputs(&mut self, frame: Frame, inputs: &[Input]) {
         self.inner.inputs(frame, inputs);
         if self.sender.is_some() {
-            put_inputs(frame, inputs, &mut self.inputs);
+            put_inputs(frame, inputs, &mut self.modules, &mut self.inputs);
         }
     }
 

@@ -200,7 +200,8 @@ impl<R: Read> Trace<R> {
                     return read_states(&payload).map(Part::States).map_err(OpenError::States);
                 }
                 Ok(Some((ChunkKind::Inputs, payload))) => {
-                    return read_inputs(&payload).map(Part::Inputs).map_err(OpenError::Machine);
+                    let read = read_inputs(&payload, &mut self.machine);
+                    return read.map(Part::Inputs).map_err(OpenError::Machine);
                 }
                 Ok(Some((ChunkKind::Snapshot, table))) => {
                     return self.read_snapshot(&table).map(|found| Part::Snapshot(Box::new(found)));

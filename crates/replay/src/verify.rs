@@ -131,6 +131,7 @@ impl OwnedFrame {
                         | Event::Stop { .. }
                         | Event::Control { .. }
                         | Event::ControlRefused { .. }
+                        | Event::Start { .. }
                         | Event::Jump { .. }
                 )
             )

@@ -8,7 +8,7 @@ use wavelock_abi::{Cycles, Frame, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_module::{Limits, Module};
 use wavelock_replay::{Level, RecordedMachine, Recorder, Timeline, Trace, Verified, verify};
-use wavelock_system::{Control, Input, Recipient, RunOutcome, World};
+use wavelock_system::{Control, Input, LaterModule, NewSession, Recipient, RunOutcome, World};
 use wavelock_trace::{ChunkKind, TraceReader, TraceWriter};
 
 /// Reads standard input for ever.
@@ -49,6 +49,16 @@ fn given(frame: u64) -> Vec<Input> {
     }
 }
 
+/// A session of a module that the machine was not loaded with; both that start have the same one.
+fn start(name: &str) -> Control {
+    let bytes = kit::wat(&READER.replace("(i32.const 24)", "(i32.const 20)"));
+    let module = Module::new(&bytes, &Limits::default()).expect("valid");
+    let mut new = NewSession::new(name, LaterModule::new(Arc::new(module), bytes.into()));
+    new.ports.push(("out".into(), "sum".into()));
+    new.channels.push((name.into(), 3));
+    Control::Start(Box::new(new))
+}
+
 /// The control input of a frame.
 fn control(frame: u64) -> Option<Control> {
     // The reader, which is the last of four.
@@ -62,8 +72,11 @@ fn control(frame: u64) -> Option<Control> {
             let cap = Some(CapSettings { budget, period_frames: 3, overrun });
             Control::Cap { session, cap }
         }
+        63 => start("later"),
         77 => Control::Cap { session, cap: None },
         84 => Control::End { session },
+        91 => start("latest"),
+        98 => Control::Hold { session: SessionId(5) },
         _ => return None,
     })
 }
@@ -97,8 +110,7 @@ fn replay(bytes: &[u8], workers: usize) -> Verified {
 fn a_live_run_replays_from_its_trace_alone() {
     for level in Level::ALL {
         let (bytes, world) = record(level, 130, |_, _| {});
-        // The host has ended the session that would have gone on.
-        assert_eq!(world.outcome(), Some(RunOutcome::Finished));
+        assert_eq!(world.outcome(), Some(RunOutcome::Stopped));
         let expected = world.summary();
         for workers in 1..=4 {
             let verified = replay(&bytes, workers);
@@ -230,6 +242,12 @@ fn an_input_that_is_changed_late_or_lost_is_found() {
         payload[code] = 99;
     });
     assert!(verify(Trace::open(&planted[..]).expect("a trace"), 2).is_err(), "unknown control");
+    // The start of frame 63 comes after the frame, the count and two inputs of 29 bytes.
+    let lost = |payload: &mut Vec<u8>| {
+        payload[8] = 2;
+        payload.truncate(16 + 2 * 29);
+    };
+    assert_eq!(nth(9, lost), Some(63), "a lost start");
     // An input of no known kind is damage, named when the trace is opened.
     let planted = changed_once(&bytes, 3, |payload| payload[24] = 9);
     assert!(verify(Trace::open(&planted[..]).expect("a trace"), 2).is_err());

@@ -5,7 +5,8 @@
 //! coverage, since machines that never use two lanes test nothing.
 //!
 //! The driver that runs a machine on workers is an argument, normally [`on_workers`]: tests pass a
-//! broken one and check that the soak finds it. Elsewhere: the command line writes a failure to
+//! broken one and check that the soak finds it. [`soak_live`] does the same for live machines, with
+//! control inputs and rollbacks. Elsewhere: the command line writes a failure to
 //! files.
 //!
 //! ```
@@ -16,9 +17,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod live;
 mod shrink;
 mod trial;
 
+pub use live::{LiveDriver, LiveFailure, LiveRun, as_they_come, known_at_load, soak_live};
 pub use shrink::{Size, shrink};
 pub use trial::{Difference, Driver, Observed, Parallel, on_workers, sequential, try_case};
 pub use wavelock_generate::{Case, case};

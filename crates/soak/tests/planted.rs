@@ -72,3 +72,34 @@ fn generated_machines_cover_lanes_threads_and_moves() {
         "too few would be noticed"
     );
 }
+
+#[test]
+fn a_live_machine_whose_inputs_come_late_or_are_forgotten_is_found() {
+    use wavelock_soak::{as_they_come, soak_live};
+    use wavelock_system::{Control, Input};
+    let settings = Settings { seed: 0, machines: 24, workers: 2 };
+    let (tally, failure) = soak_live(settings, &as_they_come, &mut |_| true);
+    assert_eq!((tally.machines, failure), (24, None));
+    let late = |case: &wavelock_generate::LiveCase, workers: usize| {
+        let mut planted = case.clone();
+        let is_control = |(_, input): &(_, Input)| matches!(input, Input::Control(_));
+        let last = planted.inputs.len() - 1;
+        if let Some(at) = planted.inputs[..last].iter().rposition(is_control) {
+            planted.inputs[at].0.0 += 1;
+            planted.inputs.sort_by_key(|(frame, _)| *frame);
+        }
+        as_they_come(&planted, workers)
+    };
+    let forgotten = |case: &wavelock_generate::LiveCase, workers: usize| {
+        let mut planted = case.clone();
+        let is_hold = |(_, input): &(_, Input)| {
+            matches!(input, Input::Control(Control::Hold { .. } | Control::Release { .. }))
+        };
+        planted.inputs.retain(|given| !is_hold(given));
+        as_they_come(&planted, workers)
+    };
+    for planted in [&late as wavelock_soak::LiveDriver<'_>, &forgotten] {
+        let (tally, failure) = soak_live(settings, planted, &mut |_| true);
+        assert!(failure.is_some() && tally.machines < 4, "{tally:?}");
+    }
+}

@@ -64,7 +64,7 @@ impl LaneState {
         self.kernel.reserve_caps(capped as u32)
     }
 
-    /// Logs what happened to caps since the last call; requests among it are kept for the next step.
+    /// Logs what happened to caps since the last call; requests among it wait for the next step.
     #[inline]
     pub(crate) fn log_cap_events(&mut self) {
         if self.kernel.has_cap_events() {

@@ -19,11 +19,12 @@ use crate::index::LaneIndex;
 use crate::live::GiveError;
 use crate::load::check_caps;
 use crate::spec::MachineSpec;
+use crate::start::NewSession;
 use crate::world::{Sink, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, SessionId, Weight};
+use wavelock_abi::{CoroutineRef, Cycles, Frame, SessionId, Weight};
 use wavelock_kernel::{
     CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, Share, Sharing,
 };
@@ -70,25 +71,29 @@ pub enum Control {
         /// The session.
         session: SessionId,
     },
+    /// A session starts. Its number follows those of the sessions that were given before.
+    Start(Box<NewSession>),
 }
 
 impl Control {
-    /// The session that it changes.
+    /// The session that it changes, unless it starts one.
     #[must_use]
-    pub const fn session(&self) -> SessionId {
+    pub const fn session(&self) -> Option<SessionId> {
         match self {
             Self::Weight { session, .. }
             | Self::Cap { session, .. }
             | Self::Context { session, .. }
             | Self::Hold { session }
             | Self::Release { session }
-            | Self::End { session } => *session,
+            | Self::End { session } => Some(*session),
+            Self::Start(_) => None,
         }
     }
 
     /// Bytes it carries.
-    pub(crate) const fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         match self {
+            Self::Start(new) => new.size(),
             Self::Context { name, .. } => name.len() as u64,
             _ => 0,
         }
@@ -107,6 +112,7 @@ impl Control {
             Self::Hold { .. } => (4, [0; 3]),
             Self::Release { .. } => (5, [0; 3]),
             Self::End { .. } => (6, [0; 3]),
+            Self::Start(_) => (7, [0; 3]),
         }
     }
 }
@@ -155,7 +161,9 @@ impl MachineSpec {
     /// it was loaded.
     pub(crate) fn amended(&mut self) -> &mut Self {
         if self.origin.is_none() {
-            self.origin = Some(Arc::new(self.clone()));
+            self.origin = Some(Arc::new(Self { library: Vec::new(), ..self.clone() }));
+            // A replaced or ended session leaves the machine's `G` as it was.
+            self.most_gap = Some(self.longest_gap());
         }
         self
     }
@@ -169,29 +177,41 @@ impl MachineSpec {
 
 /// Giving.
 impl World {
-    /// Refuses what the description forbids, whatever the state of the machine in that frame.
-    pub(crate) fn check_control(&self, control: &Control) -> Result<(), GiveError> {
-        let session = control.session();
+    /// Refuses what the description forbids, whatever the state of the machine in that frame. For
+    /// one that adds a session, returns the description with it.
+    pub(crate) fn check_control(
+        &self,
+        frame: Frame,
+        control: &Control,
+    ) -> Result<Option<Arc<MachineSpec>>, GiveError> {
         match control {
-            Control::Cap { cap, .. } if cap.is_some() => {
-                let mut spec = (*self.spec).clone();
+            Control::Start(new) => return self.plan_start(frame, new).map(Some),
+            Control::Cap { session, cap } if cap.is_some() => {
+                let mut spec = (**self.planned()).clone();
                 spec.sessions[session.0 as usize].cap = *cap;
-                check_caps(&spec).map_err(|error| GiveError::Setting { error: Box::new(error) })
+                check_caps(&spec).map_err(|error| GiveError::Setting { error: Box::new(error) })?;
             }
-            Control::Context { name, .. } if self.spec.context_named(session, name).is_none() => {
-                Err(GiveError::NoContext { session: session.0, name: name.clone() })
+            Control::Context { session, name, .. }
+                if self.spec.context_named(*session, name).is_none() =>
+            {
+                return Err(GiveError::NoContext { session: session.0, name: name.clone() });
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(None)
     }
 
     /// Refuses what the state of the machine forbids now, at the boundary before its frame.
     pub(crate) fn check_control_now(&self, control: &Control) -> Result<(), GiveError> {
-        let session = control.session();
-        if self.session_ref(session).ended.is_some() {
-            return Err(GiveError::Ended { session: session.0 });
+        match control.session() {
+            Some(session)
+                if (session.0 as usize) < self.session_groups.len()
+                    && self.session_ref(session).ended.is_some() =>
+            {
+                Err(GiveError::Ended { session: session.0 })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -214,14 +234,17 @@ impl Group {
 impl World {
     /// Takes a control input at its frame's start, after timers and refills of that frame.
     pub(crate) fn control(&mut self, control: &Control, sink: &mut dyn Sink) {
-        let session = control.session();
+        let session = match control {
+            Control::Start(new) => return self.start(new),
+            control => control.session().unwrap_or_default(),
+        };
         let context = match control {
             Control::Context { name, .. } => self.spec.context_named(session, name),
             _ => None,
         };
         let (what, [first, second, third]) = control.numbers(context.unwrap_or(0) as u64);
         let session_number = u64::from(session.0);
-        match self.apply(control) {
+        match self.apply(session, control) {
             Ok(()) => {
                 self.emit(&Event::Control { session: session_number, what, first, second, third });
             }
@@ -234,8 +257,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, control: &Control) -> Result<(), ControlRefusal> {
-        let session = control.session();
+    fn apply(&mut self, session: SessionId, control: &Control) -> Result<(), ControlRefusal> {
         if self.session_ref(session).ended.is_some() {
             return Err(ControlRefusal::Ended { session: session.0 });
         }
@@ -254,11 +276,12 @@ impl World {
                 let _ = lane.release(coroutine, HoldReason::Operator);
             }),
             Control::End { .. } => self.end_by_host(session),
+            Control::Start(new) => self.start(new),
         }
         Ok(())
     }
 
-    fn amend(&mut self, change: impl FnOnce(&mut MachineSpec)) {
+    pub(crate) fn amend(&mut self, change: impl FnOnce(&mut MachineSpec)) {
         change(Arc::make_mut(&mut self.spec).amended());
     }
 
@@ -296,7 +319,7 @@ impl World {
         }
     }
 
-    fn set_cap(&mut self, session: SessionId, cap: Option<CapSettings>) {
+    pub(crate) fn set_cap(&mut self, session: SessionId, cap: Option<CapSettings>) {
         self.amend(|spec| spec.sessions[session.0 as usize].cap = cap);
         let (spec, lanes) = (self.spec.clone(), self.session_ref(session).lanes.clone());
         // Sessions with a cap may move to any lane.

@@ -5,7 +5,8 @@
 //! of waiting coroutines: a blocked receiver waits for its channel, a channel for any session that
 //! could send to it, a session for any of its coroutines. The search itself is the kernel's.
 
-use crate::group::{Group, pending};
+use crate::functions::FIRST_FUNCTION;
+use crate::group::{Group, is_host_function, pending};
 use crate::index::TaskIndex;
 use crate::task::Wait;
 use crate::world::World;
@@ -25,6 +26,8 @@ pub enum WaitTarget {
     Coroutine(CoroutineName),
     /// Input, of which none is left.
     Input,
+    /// The reply of the embedder, to a call of the function at this position.
+    Reply(usize),
     /// An unpark, by a coroutine of this session, its own.
     Unpark(SessionId),
     /// The end of a session.
@@ -103,7 +106,17 @@ impl Group {
         let state = &self.sessions[at.session];
         let session = state.id;
         let task = state.tasks.live_ref(at.slot).filter(|task| !task.wait.is_none())?;
-        let (operation, [first, ..]) = pending(&*state.tasks.coroutine_ref(at.slot)?);
+        let coroutine = state.tasks.coroutine_ref(at.slot)?;
+        if let Wait::Asking(_) = task.wait {
+            let function = coroutine.host_call()?.number.checked_sub(FIRST_FUNCTION)?;
+            let (coroutine, target) =
+                (state.coroutine_name(at.slot), WaitTarget::Reply(function.into()));
+            return Some(Waiting { coroutine, reason: BlockReason::Input, target });
+        }
+        if is_host_function(&coroutine) {
+            return None;
+        }
+        let (operation, [first, ..]) = pending(&coroutine);
         let channel = || self.waits_on(at.session, first).map(WaitTarget::Channel);
         let (reason, target) = match (&task.wait, operation) {
             (Wait::Selecting(tickets), _) => {
@@ -158,7 +171,7 @@ impl<'a> Graph<'a> {
         let mut graph = Self { world, edges, members, sessions, channels };
         for (at, entry) in waiting.iter().enumerate() {
             graph.edges[at] = match &entry.target {
-                WaitTarget::Input => Vec::new(),
+                WaitTarget::Input | WaitTarget::Reply(_) => Vec::new(),
                 WaitTarget::Unpark(session) | WaitTarget::Session(session) => {
                     alloc::vec![graph.session(*session)]
                 }

@@ -1,9 +1,10 @@
 //! Host functions: what guests may import beside the guest interface, made by the embedder
-//! (semantics 100 to 104).
+//! (semantics 100 to 107).
 //!
 //! ```text
 //!   pure, view:  the machine stops ──▶ HostCode::call ──▶ results ──▶ the same slice continues
 //!   command:     the machine stops ──▶ the lane's list ──▶ wave's end ──▶ HostCode::command
+//!   ask:         the machine stops ──▶ the coroutine blocks ──▶ a reply in a later frame (`ask`)
 //! ```
 //!
 //! Contract: the description of the functions ([`HostImports`]: names, types, kinds, costs) is in
@@ -46,6 +47,8 @@ pub enum HostKind {
     View = 1,
     /// Changes the host's state at the wave's end; returns nothing.
     Command = 2,
+    /// Blocks the coroutine until the embedder replies, with an input of a later frame.
+    Ask = 3,
 }
 
 impl HostKind {
@@ -54,6 +57,7 @@ impl HostKind {
             0 => Some(Self::Pure),
             1 => Some(Self::View),
             2 => Some(Self::Command),
+            3 => Some(Self::Ask),
             _ => None,
         }
     }
@@ -184,7 +188,7 @@ impl GuestMemory<'_> {
 }
 
 /// One step of a sum that depends on order.
-const fn mix(sum: u64, word: u64) -> u64 {
+pub(crate) const fn mix(sum: u64, word: u64) -> u64 {
     (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
@@ -315,6 +319,9 @@ impl Group {
             self.lanes[site.lane].commands.push(command);
             return self.resume(site, &[]);
         }
+        if kind == HostKind::Ask {
+            return self.ask(site, function);
+        }
         let mut results = [0; MOST_HOST_VALUES];
         let id = state.id;
         let memory = match kind {
@@ -347,7 +354,7 @@ impl Group {
         self.resume(site, &results[..count])
     }
 
-    fn host_failed(&mut self, site: Site<'_>) -> Flow {
+    pub(crate) fn host_failed(&mut self, site: Site<'_>) -> Flow {
         let state = &mut self.sessions[site.session];
         let coroutine = state.tasks.coroutine_at(site.slot);
         let fault = coroutine.fail(&state.machine, FaultCode::HostFunction);

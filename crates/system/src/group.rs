@@ -12,7 +12,7 @@ use crate::boundary::Notice;
 use crate::call::Caller;
 use crate::channel::{Channel, Message, share};
 use crate::context::Request;
-use crate::functions::{Answers, Host, HostCommand};
+use crate::functions::{Answers, FIRST_FUNCTION, Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
 use crate::parcels::{Incoming, Parcel};
@@ -511,6 +511,12 @@ impl Group {
             return;
         }
         let (task, coroutine) = state.tasks.both_at(at.slot);
+        if is_host_function(coroutine) {
+            if let Wait::Asking(number) = core::mem::replace(&mut task.wait, Wait::None) {
+                state.left_ask(number);
+            }
+            return;
+        }
         let (operation, [first, ..]) = pending(coroutine);
         match core::mem::replace(&mut task.wait, Wait::None) {
             Wait::Queued(ticket) | Wait::Taking(ticket) => match state.handle(first as i32) {
@@ -763,6 +769,11 @@ pub(crate) fn pending(coroutine: &Coroutine) -> (HostOperation, [u64; 4]) {
         .host_call()
         .and_then(|call| HostOperation::from_code(u8::try_from(call.number).ok()?));
     (operation.expect("a waiting coroutine is in a host call"), arguments)
+}
+
+/// Whether a coroutine is in a call of a function of the embedder.
+pub(crate) fn is_host_function(coroutine: &Coroutine) -> bool {
+    coroutine.host_call().is_some_and(|call| call.number >= FIRST_FUNCTION)
 }
 
 pub(crate) const fn is_send(operation: HostOperation) -> bool {

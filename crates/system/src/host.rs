@@ -10,7 +10,7 @@
 //! (`call`), contexts (`context`), WASI (`wasi`).
 
 use crate::channel::{Channel, Message, WaitingSender};
-use crate::group::{Effect, Group, pending};
+use crate::group::{Effect, Group, is_host_function, pending};
 use crate::index::{ChannelIndex, TaskIndex};
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
@@ -278,6 +278,9 @@ impl Group {
             return Flow::Continue;
         }
         let (task, coroutine) = tasks.both_at(site.slot);
+        if is_host_function(coroutine) {
+            return self.finish_ask(site);
+        }
         let (operation, [_, pointer, _, _]) = pending(coroutine);
         let wait = core::mem::replace(&mut task.wait, Wait::None);
         let result = self.answer_of(site, operation, pointer as u32, wait);

@@ -29,7 +29,7 @@ const VERSIONS: [(&str, u32); 3] = [
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
 /// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
-/// that is live; limits of sessions; functions of the embedder.
+/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
@@ -37,7 +37,8 @@ const CAPS: u64 = 4;
 const SHARING: u64 = 5;
 const MASKS: u64 = 6;
 const LIVE: u64 = 8;
-const OWN_LIMITS: u64 = 9;
+const MOST_GAP: u64 = 9;
+const OWN_LIMITS: u64 = 10;
 const HOST: u64 = 12;
 
 errors! {
@@ -212,6 +213,9 @@ impl MachineSpec {
         if self.live {
             Codec::write(&LIVE, &mut out);
         }
+        if let Some(most_gap) = self.most_gap {
+            (MOST_GAP, most_gap).write(&mut out);
+        }
         if !self.own_limits().is_empty() {
             (OWN_LIMITS, self.own_limits()).write(&mut out);
         }
@@ -230,6 +234,34 @@ impl MachineSpec {
         bytes: &[u8],
         modules: Vec<(Arc<Module>, [u8; 32])>,
     ) -> Result<Self, SpecError> {
+        let (mut spec, input) = Self::parse(bytes)?;
+        let (modules, found): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
+        let different = (0..spec.module_hashes.len().max(found.len()))
+            .find(|&at| spec.module_hashes.get(at) != found.get(at));
+        if let Some(module) = different {
+            return Err(SpecError::Module { module });
+        }
+        spec.modules = modules;
+        let known = crate::load::check_references(&spec).is_ok();
+        input.check("an index that names nothing", known)?;
+        Ok(spec)
+    }
+
+    /// The spec of these bytes, which control inputs have made of this one: with its modules, and
+    /// those of its library.
+    pub(crate) fn amended_by(&self, bytes: &[u8]) -> Result<Self, SpecError> {
+        let (mut spec, input) = Self::parse(bytes)?;
+        for (module, hash) in spec.module_hashes.iter().enumerate() {
+            spec.modules.push(self.find_module(hash).ok_or(SpecError::Module { module })?);
+        }
+        spec.library.clone_from(&self.library);
+        let known = crate::load::check_references(&spec).is_ok();
+        input.check("an index that names nothing", known)?;
+        Ok(spec)
+    }
+
+    /// The spec of these bytes, without its modules.
+    fn parse(bytes: &[u8]) -> Result<(Self, Reader<'_>), SpecError> {
         let mut input = Reader::new(bytes, Width::Word);
         for (what, expected) in VERSIONS {
             let found = Codec::read(&mut input)?;
@@ -251,16 +283,7 @@ impl MachineSpec {
         }
         (spec.sessions, spec.channels) = Codec::read(&mut input)?;
         spec.read_sections(&mut input)?;
-        let (modules, found): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
-        let different = (0..spec.module_hashes.len().max(found.len()))
-            .find(|&at| spec.module_hashes.get(at) != found.get(at));
-        if let Some(module) = different {
-            return Err(SpecError::Module { module });
-        }
-        spec.modules = modules;
-        let known = crate::load::check_references(&spec).is_ok();
-        input.check("an index that names nothing", known)?;
-        Ok(spec)
+        Ok((spec, input))
     }
 
     /// The caps by session, ascending.
@@ -349,6 +372,10 @@ impl MachineSpec {
                 }
                 LIVE => {
                     self.live = true;
+                    true
+                }
+                MOST_GAP => {
+                    self.most_gap = Some(Codec::read(input)?);
                     true
                 }
                 OWN_LIMITS => {

@@ -108,6 +108,11 @@ impl LocalSessions {
         Self(alloc::vec![None; sessions])
     }
 
+    /// One more session in the machine, not here.
+    pub(crate) fn add(&mut self) {
+        self.0.push(None);
+    }
+
     /// The session's position, if it is in this group.
     pub(crate) fn get(&self, session: SessionId) -> Option<SessionIndex> {
         self.0.get(session.0 as usize).copied().flatten()

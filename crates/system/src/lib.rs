@@ -62,6 +62,7 @@ mod spec;
 mod control;
 mod live;
 mod load;
+mod start;
 
 mod channel;
 mod index;
@@ -78,6 +79,7 @@ mod batch;
 mod group;
 mod step;
 
+mod ask;
 mod call;
 mod cap;
 mod context;
@@ -108,6 +110,7 @@ mod wave_profile;
 mod snapshot;
 mod state;
 
+pub use ask::{AskId, OpenAsk};
 pub use authority::{ContextSpec, Grant, GrantSpec, MOST_CONTEXTS};
 pub use books::ContextAccount;
 pub use cap::CapSummary;
@@ -136,6 +139,7 @@ pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
 pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;
 pub use spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
+pub use start::{LaterModule, NewSession};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};
 pub use world::{HostFailure, RunOutcome, Sink, Stage, World};

@@ -11,13 +11,16 @@
 //! panic: it is refused before it enters the queue, or what cannot be done any more in its frame
 //! is an event there.
 
+use crate::ask::AskId;
 use crate::control::Control;
 use crate::errors::errors;
 use crate::input::{InputEvent, Recipient};
 use crate::load::LoadError;
+use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
-use wavelock_abi::{Frame, SessionId};
+use alloc::sync::Arc;
+use wavelock_abi::{Cycles, Frame, SessionId};
 
 /// Bytes of one input of a live machine.
 pub const MOST_INPUT_BYTES: u64 = 16 << 20;
@@ -53,6 +56,13 @@ pub enum Input {
     Stop,
     /// A change of a session (semantics 84).
     Control(Control),
+    /// The reply to an ask of a coroutine.
+    Reply {
+        /// The ask.
+        ask: AskId,
+        /// The words of its results.
+        results: Box<[u64]>,
+    },
     /// What the embedder's functions answered on a lane in this frame, from a recording: the calls
     /// take these answers instead of calling. In no digest.
     Answers {
@@ -66,10 +76,11 @@ pub enum Input {
 impl Input {
     /// Bytes it carries.
     #[must_use]
-    pub const fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match self {
             Self::Bytes { bytes, .. } | Self::Answers { bytes, .. } => bytes.len() as u64,
             Self::Control(control) => control.size(),
+            Self::Reply { results, .. } => 8 * results.len() as u64,
             Self::End { .. } | Self::Stop => 0,
         }
     }
@@ -77,7 +88,11 @@ impl Input {
     const fn recipient(&self) -> Option<Recipient> {
         match self {
             Self::Bytes { to, .. } | Self::End { to } => Some(*to),
-            Self::Control(control) => Some(Recipient::Session(control.session())),
+            Self::Control(control) => match control.session() {
+                Some(session) => Some(Recipient::Session(session)),
+                None => None,
+            },
+            Self::Reply { ask, .. } => Some(Recipient::Session(ask.session)),
             Self::Stop | Self::Answers { .. } => None,
         }
     }
@@ -129,6 +144,41 @@ errors! {
             /// Its bytes.
             found: u64,
         } => "an input has {found} bytes: at most {MOST_INPUT_BYTES} are allowed",
+        /// The ask of a reply waits for none.
+        NoAsk {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+            /// Asks that the session made.
+            made: u64,
+        } => "a reply is for ask {number} of session {session}, which does not wait for one: the session made {made} asks, \
+              counted from 0; an ask ends with its reply or with its coroutine",
+        /// The machine was rolled back and asks something else under this number.
+        OtherAsk {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+        } => "a reply is for ask {number} of session {session}, which asks something else since the machine was rolled back",
+        /// The ask has a reply that waits for its frame.
+        Replied {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+        } => "ask {number} of session {session} has a reply already, which waits for its frame",
+        /// The reply has another number of values than the function returns.
+        ReplyValues {
+            /// The session.
+            session: u32,
+            /// The number of the ask.
+            number: u64,
+            /// Values of the reply.
+            found: u64,
+            /// Values that the function returns.
+            expected: u64,
+        } => "a reply to ask {number} of session {session} has {found} values: the function returns {expected}",
         /// Too much waits for its frame.
         Full {
             /// Inputs that wait.
@@ -149,6 +199,34 @@ errors! {
             /// The name.
             name: Box<str>,
         } => "session {session} has no context `{name}` in the machine's description",
+        /// A port of a new session leads to a channel that the machine has not.
+        NoChannel {
+            /// The port.
+            port: Box<str>,
+            /// The name.
+            name: Box<str>,
+        } => "port `{port}` leads to channel `{name}`, which the machine does not have",
+        /// A channel of a new session has the name of another.
+        SameChannel {
+            /// The name.
+            name: Box<str>,
+        } => "the machine has a channel `{name}` already",
+        /// A later module has a longer gap between safepoints than the machine allows.
+        Gap {
+            /// Its longest gap.
+            found: Cycles,
+            /// The most allowed.
+            most: Cycles,
+        } => "the module has a gap of {} cycles between safepoints: the machine allows {}; load it \
+              with a larger most_gap_cycles" (found.0, most.0),
+        /// Sessions start in the order in which they are given.
+        Order {
+            /// The frame of the input.
+            frame: u64,
+            /// The frame of a session that was given before.
+            last: u64,
+        } => "a session for frame {frame} is given after one for frame {last}: give them in the \
+              order of their frames",
         /// A control input is for a session that has ended.
         Ended {
             /// The session.
@@ -176,17 +254,19 @@ impl World {
     /// # Errors
     /// See [`GiveError`]; nothing has changed then.
     pub fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), GiveError> {
-        self.check_input(frame, &input)?;
-        if let Input::Control(control) = &input
-            && self.open_frame()? == frame
-        {
-            self.check_control_now(control)?;
+        let planned = self.check_input(frame, &input)?;
+        match &input {
+            Input::Reply { ask, results } => self.check_reply(*ask, results)?,
+            Input::Control(control) if self.open_frame()? == frame => {
+                self.check_control_now(control)?;
+            }
+            _ => {}
         }
         let (inputs, bytes) = (self.inputs.len(), self.waiting_bytes);
         if bytes + input.size() > MOST_WAITING_BYTES || inputs >= MOST_WAITING_INPUTS {
             return Err(GiveError::Full { inputs: inputs as u64, bytes });
         }
-        self.enqueue(frame, input);
+        self.enqueue(frame, input, planned);
         Ok(())
     }
 
@@ -200,19 +280,29 @@ impl World {
         inputs: impl IntoIterator<Item = (Frame, Input)>,
     ) -> Result<(), GiveError> {
         inputs.into_iter().try_for_each(|(frame, input)| {
-            self.check_input(frame, &input)?;
-            self.enqueue(frame, input);
+            let planned = self.check_input(frame, &input)?;
+            self.enqueue(frame, input, planned);
             Ok(())
         })
     }
 
-    fn enqueue(&mut self, frame: Frame, input: Input) {
+    fn enqueue(&mut self, frame: Frame, input: Input, planned: Option<Arc<MachineSpec>>) {
+        if let Some(spec) = planned {
+            self.note_planned(frame, spec);
+        }
+        let frame = self.groups[0].shared.rules.reply_frame(frame, &input);
         self.waiting_bytes += input.size();
+        self.note_reply(&input);
         let at = self.inputs.partition_point(|given| given.frame <= frame);
         self.inputs.insert(at, Given { frame, input });
     }
 
-    fn check_input(&self, frame: Frame, input: &Input) -> Result<(), GiveError> {
+    /// Whether an input can be given; if it adds a session, the description with it.
+    fn check_input(
+        &self,
+        frame: Frame,
+        input: &Input,
+    ) -> Result<Option<Arc<MachineSpec>>, GiveError> {
         let (next, last) = (self.open_frame()?, self.last_frame());
         if frame < next {
             return Err(GiveError::Past { frame: frame.0, next: next.0 });
@@ -221,17 +311,18 @@ impl World {
             return Err(GiveError::BeyondEnd { frame: frame.0, last: last.0 });
         }
         if let Some(Recipient::Session(SessionId(found))) = input.recipient()
-            && found as usize >= self.session_groups.len()
+            && found >= self.session_groups.len() as u32
+            && found >= self.sessions_at(frame)
         {
-            return Err(GiveError::Session { found, count: self.session_groups.len() as u32 });
+            return Err(GiveError::Session { found, count: self.sessions_at(frame) });
         }
         let found = input.size();
         if found > MOST_INPUT_BYTES {
             return Err(GiveError::TooLarge { found });
         }
         match input {
-            Input::Control(control) => self.check_control(control),
-            _ => Ok(()),
+            Input::Control(control) => self.check_control(frame, control),
+            _ => Ok(None),
         }
     }
 

@@ -1,11 +1,14 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
 //! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60),
-//! that snapshots keep holds (semantics 86), and that ends run without interruption.
+//! that snapshots keep holds (semantics 86), that replies arrive in their frame and are part of a
+//! snapshot (semantics 106), and that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
 
-use wavelock_abi::LaneId;
+use crate::live::{Given, Input};
+use alloc::collections::VecDeque;
+use wavelock_abi::{Frame, LaneId};
 
 /// The rules, unbroken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,6 +44,17 @@ impl Rules {
     #[inline]
     pub(crate) const fn keeps_holds(self) -> bool {
         true
+    }
+
+    /// The frame of an input that is given for `frame`.
+    #[inline]
+    pub(crate) const fn reply_frame(self, frame: Frame, _input: &Input) -> Frame {
+        frame
+    }
+
+    /// The inputs to come after a return to a snapshot that holds these.
+    pub(crate) fn kept_inputs(self, inputs: &VecDeque<Given>) -> VecDeque<Given> {
+        inputs.clone()
     }
 
     /// Whether each group settles the effects that concern only itself, before the rest is applied

@@ -3,6 +3,7 @@
 //! Contract: a session belongs to one group of lanes. Only the worker that runs that group, or the
 //! boundary between waves, accesses it.
 
+use crate::ask::Asks;
 use crate::authority::Capabilities;
 use crate::call::Calls;
 use crate::channel::{Channel, Message};
@@ -196,6 +197,8 @@ pub(crate) struct SessionState {
     pub(crate) calls: Option<Box<Calls>>,
     /// Its waits for other sessions, if its module can wait for one.
     pub(crate) watches: Option<Box<Watches>>,
+    /// Its asks, if a function of the machine's host asks.
+    pub(crate) asks: Option<Box<Asks>>,
 }
 
 impl SessionState {

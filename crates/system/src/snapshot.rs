@@ -18,11 +18,12 @@ use crate::live::Given;
 use crate::parcels::Parcel;
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
+use crate::start::Planned;
 use crate::state::{StateError, StateHead};
 use crate::wave_profile::WaveProfile;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, Cycles, Frame, LaneId, SessionId};
@@ -71,6 +72,8 @@ struct Kept {
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
+    planned: Option<Planned>,
+    replies: BTreeSet<(SessionId, u64)>,
     is_stopping: bool,
     ended_sessions: usize,
     sampled: Vec<SessionId>,
@@ -259,6 +262,8 @@ impl World {
             wired_senders: self.wired_senders.clone(),
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
+            planned: self.planned.clone(),
+            replies: self.replies.clone(),
             is_stopping: self.is_stopping,
             ended_sessions: self.ended_sessions,
             sampled: self.sampled.clone(),
@@ -287,6 +292,7 @@ impl World {
     /// makes the world that machine.
     pub fn roll_back(&mut self, snapshot: &Snapshot) {
         let kept = &*snapshot.0;
+        let rules = self.groups[0].shared.rules;
         let mut donors = Donors::of(core::mem::take(&mut self.groups));
         *self = Self {
             groups: kept.groups.iter().map(|group| group.restore(&mut donors)).collect(),
@@ -298,8 +304,10 @@ impl World {
             session_groups: kept.session_groups.clone(),
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
-            inputs: kept.inputs.clone(),
+            inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
+            planned: kept.planned.clone(),
+            replies: kept.replies.clone(),
             until: self.until,
             host_code: self.host_code.take(),
             is_stopping: kept.is_stopping,

@@ -7,6 +7,7 @@
 use crate::authority::{ContextSpec, GrantSpec};
 use crate::functions::HostImports;
 use crate::load::can_park_or_watch;
+use crate::start::{LaterModule, most_gap};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -242,6 +243,11 @@ pub struct MachineSpec {
     /// Of a machine that control inputs have changed: the description that it was loaded with,
     /// whose identity it keeps (semantics 84).
     pub origin: Option<Arc<Self>>,
+    /// The longest gap between safepoints that modules of later sessions may have, if it is longer
+    /// than those of the machine's own (semantics 88).
+    pub most_gap: Option<Cycles>,
+    /// Modules that control inputs brought, with their bytes. In no identity.
+    pub library: Vec<LaterModule>,
 }
 
 impl MachineSpec {
@@ -269,6 +275,8 @@ impl MachineSpec {
             live: false,
             host: HostImports::default(),
             origin: None,
+            most_gap: None,
+            library: Vec::new(),
         }
     }
 
@@ -300,11 +308,12 @@ impl MachineSpec {
         SessionId(id as u32)
     }
 
-    /// The longest gap between two safepoints of the modules that sessions use.
+    /// The longest gap between two safepoints of the modules that sessions use or may use later.
     pub(crate) fn longest_gap(&self) -> Cycles {
         let modules = self.sessions.iter().filter_map(|session| self.modules.get(session.module));
         let costs = self.host.functions.iter().map(|function| function.cost);
-        modules.map(|module| module.code().gap()).chain(costs).max().unwrap_or(Cycles::ZERO)
+        let found = modules.map(|module| module.code().gap()).chain(costs).max();
+        most_gap(self.most_gap, found.unwrap_or(Cycles::ZERO))
     }
 
     /// The settings that every lane's kernel is made with.

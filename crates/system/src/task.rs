@@ -69,6 +69,8 @@ pub(crate) enum Wait {
     Lane,
     /// For an unpark.
     Parked,
+    /// For the embedder's reply to the ask of this number.
+    Asking(u64),
     /// In the queue of those that wait for a session.
     Session(Ticket),
     /// For the answer to a call that has arrived: the number of the call in its session.

@@ -24,11 +24,12 @@ use crate::live::{Given, Input, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS};
 use crate::profile::FrameCosts;
 use crate::session::{SessionOutcome, SessionState};
 use crate::spec::{MachineSpec, Span};
+use crate::start::Planned;
 use crate::state::StateHead;
 use crate::task::Wait;
 use crate::wave_profile::WaveProfile;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -181,6 +182,10 @@ pub struct World {
     pub(crate) inputs: VecDeque<Given>,
     /// Bytes of them.
     pub(crate) waiting_bytes: u64,
+    /// The description with the sessions that wait to start, if any do. Not state.
+    pub(crate) planned: Option<Planned>,
+    /// Asks with a reply among `inputs`, by session and number. Not state, as those are not.
+    pub(crate) replies: BTreeSet<(SessionId, u64)>,
     /// The first frame that may not start. Not state.
     pub(crate) until: Frame,
     /// A live machine was told to end with this frame.
@@ -450,6 +455,7 @@ impl World {
                 Recipient::All => given.extend(self.session_ids()),
             },
             Input::Control(control) => self.control(control, sink),
+            Input::Reply { ask, results } => self.take_reply(*ask, results),
             Input::Answers { .. } => {}
         }
         for &session in &given[first..] {

@@ -218,7 +218,7 @@ fn messages_in_place_are_the_same_run() {
             && messages > 5_000
             && restored > 100
             && throttled > 40
-            && demoted > 10
+            && demoted > 15
             && outcomes[RunOutcome::Killed as usize] > 10,
         "{outcomes:?}, {messages}, {restored}, {throttled}, {demoted}"
     );

@@ -88,6 +88,15 @@ pub fn describe(
         Event::View { function, answer } => {
             format!("host function {function} answered ({answer:#018x})")
         }
+        Event::Ask { session: id, number, function } => {
+            format!("{} asks through host function {function} (ask {number})", session(id))
+        }
+        Event::Reply { session: id, number, bytes } => {
+            format!("reply to ask {number} of {}: {}", session(id), excerpt(bytes))
+        }
+        Event::LostReply { session: id, number } => {
+            format!("a reply to ask {number} of {} came when that had ended", session(id))
+        }
         Event::InputEnd { session: id } => format!("the input of {} ended", session(id)),
         Event::Stop { running } => {
             format!("the machine was told to end; {running} sessions were running")

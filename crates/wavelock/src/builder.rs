@@ -13,7 +13,8 @@ use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_manifest::{Overrides, Policy, Source, machine_spec, nearest, policy_of};
 use wavelock_system::{
-    ContextSpec, HostImport, Limits, LoadError, Loaded, MachineSpec, Placement, World,
+    ContextSpec, HostImport, LaterModule, Limits, LoadError, Loaded, MachineSpec, NewSession,
+    Placement, World,
 };
 
 /// The largest file that is read for a manifest.
@@ -50,6 +51,7 @@ pub struct SessionBuilder {
     args: Vec<String>,
     env: Vec<(String, String)>,
     ports: Vec<(String, String)>,
+    channels: Vec<(String, u32)>,
     priority: Priority,
     weight: Weight,
     class: LatencyClass,
@@ -68,6 +70,7 @@ impl SessionBuilder {
             args: Vec::new(),
             env: Vec::new(),
             ports: Vec::new(),
+            channels: Vec::new(),
             priority: Priority::default(),
             weight: Weight::default(),
             class: LatencyClass::default(),
@@ -102,6 +105,14 @@ impl SessionBuilder {
     #[must_use]
     pub fn port(mut self, name: &str, channel: &str) -> Self {
         self.ports.push((name.into(), channel.into()));
+        self
+    }
+
+    /// A channel that it owns: it receives from it under this name, and sessions with a port to it
+    /// send. [`MachineBuilder::channel`] is the same for a session of the machine.
+    #[must_use]
+    pub fn channel(mut self, name: &str, capacity: u32) -> Self {
+        self.channels.push((name.into(), capacity));
         self
     }
 
@@ -143,6 +154,28 @@ impl SessionBuilder {
             overrun: CapOverrun::Throttle,
         });
         self
+    }
+}
+
+impl SessionBuilder {
+    /// The session, to be started while the machine runs.
+    pub(crate) fn start(self) -> Result<NewSession, Error> {
+        if self.budget.is_some() {
+            return Err(Error::NoBudget { session: self.name });
+        }
+        let module = LaterModule::new(self.module.lowered(), self.module.bytes().into());
+        Ok(NewSession {
+            lane: self.lane,
+            priority: self.priority,
+            weight: self.weight,
+            class: self.class,
+            args: self.args,
+            env: self.env,
+            ports: self.ports,
+            channels: self.channels,
+            cap: self.cap,
+            ..NewSession::new(&self.name, module)
+        })
     }
 }
 
@@ -313,6 +346,14 @@ impl MachineBuilder {
         self
     }
 
+    /// The longest gap between safepoints that modules of sessions started later may have. Without
+    /// it, that of the modules the machine is made with.
+    #[must_use]
+    pub fn most_gap(mut self, cycles: Cycles) -> Self {
+        self.spec.most_gap = Some(cycles);
+        self
+    }
+
     /// Makes the machine.
     ///
     /// # Errors
@@ -320,6 +361,9 @@ impl MachineBuilder {
     /// session, or a port to a channel, that does not exist.
     pub fn build(self) -> Result<Machine, Error> {
         let Self { engine, mut spec, mut modules, sessions, channels, .. } = self;
+        let own = sessions.iter().flat_map(|of| of.channels.iter().map(move |own| (of, own)));
+        let own = own.map(|(of, (name, capacity))| (name.clone(), of.name.clone(), *capacity));
+        let channels: Vec<_> = channels.into_iter().chain(own).collect();
         let first = spec.sessions.len();
         for session in &sessions {
             let known = modules.iter().position(|module| module.is(&session.module));
@@ -378,7 +422,8 @@ impl MachineBuilder {
             world.set_host(host.clone().code());
         }
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        Machine::start(&engine, world, modules, self.rollback, self.events, warnings, self.host)
+        let (rollback, events) = (self.rollback, self.events);
+        Ok(Machine::start(&engine, world, modules, rollback, events, warnings, self.host))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a program changes about the sessions of a machine while it runs. Each is an input of a
 //! frame: recorded, in the digest, and in a replay without the program.
 
+use crate::builder::SessionBuilder;
 use crate::error::Error;
 use crate::machine::{Machine, Session};
 use crate::remote::Remote;
@@ -59,6 +60,18 @@ impl Machine {
     /// As [`Machine::hold`].
     pub fn release(&mut self, session: Session) -> Result<Frame, Error> {
         self.give(Input::Control(Control::Release { session: session.id() }))
+    }
+
+    /// Starts a session. Its handle is valid at once, for inputs of the same frame and later ones.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with what is wrong with it: its name is taken, its module does not fit the
+    /// machine, a port leads nowhere, a limit is reached. [`Error::NoBudget`].
+    pub fn start_session(&mut self, session: SessionBuilder) -> Result<Session, Error> {
+        let new = Box::new(session.start()?);
+        let number = self.sessions_planned();
+        self.give(Input::Control(Control::Start(new)))?;
+        Ok(Session::of_number(number))
     }
 
     /// Ends a session: its coroutines are canceled, its channels close, its memory is released. Its

@@ -7,14 +7,20 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wavelock_module::{Limits, Module as Lowered};
 use wavelock_trace::Digest;
+use wavelock_waves::Threads;
 
-/// What many machines share: the number of threads of each, and modules that were loaded. Cheap to
-/// clone; usable from any thread.
+/// What many machines share: threads, and modules that were loaded. Cheap to clone; usable from any
+/// thread.
+///
+/// A machine runs on the thread that advances it. A wave with enough work for several lanes is
+/// spread over the engine's threads too, unless another machine uses them at that moment: then it
+/// runs on the caller's thread alone. So no machine waits for another, and a program may advance
+/// any number of them at once. Threads are in no digest.
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 
 struct Shared {
-    threads: NonZeroUsize,
+    threads: Threads,
     /// Loaded modules that are still in use, by the digest of their bytes.
     modules: Mutex<BTreeMap<[u8; 32], Weak<Loaded>>>,
 }
@@ -31,15 +37,49 @@ struct Loaded {
 #[derive(Clone)]
 pub struct Module(Arc<Loaded>);
 
+/// The most threads of an engine.
+const MOST_THREADS: usize = 1_024;
+
+fn width(threads: usize) -> Result<NonZeroUsize, Error> {
+    let width = NonZeroUsize::new(threads).filter(|width| width.get() <= MOST_THREADS);
+    width.ok_or(Error::Threads { found: threads, most: MOST_THREADS })
+}
+
 impl Engine {
-    /// An engine whose machines run their waves on up to this many threads each, the caller's
-    /// included. With 1 no thread is started. The number of threads is in no digest.
+    /// An engine that runs a wave on up to this many threads, the caller's included. The others are
+    /// started when a wave first needs them and end with the engine and its machines; with 1 no
+    /// thread is ever started.
     ///
     /// # Errors
-    /// [`Error::NoThreads`].
+    /// [`Error::Threads`]: not 1 to 1,024.
     pub fn new(threads: usize) -> Result<Self, Error> {
-        let threads = NonZeroUsize::new(threads).ok_or(Error::NoThreads)?;
-        Ok(Self(Arc::new(Shared { threads, modules: Mutex::default() })))
+        Ok(Self::with(Threads::new(width(threads)?)))
+    }
+
+    /// An engine that runs a wave on up to this many threads, the caller's included, of which the
+    /// others are the program's own: `spawn` is called up to `threads - 1` times for a wave that is
+    /// worth it, and runs each job once, on any thread and at any time, or drops it. A job returns
+    /// as soon as nothing is left to run. Whatever has not begun when the caller is done with its
+    /// part, the caller runs itself.
+    ///
+    /// ```
+    /// use wavelock::Engine;
+    /// // Or the `spawn` of a thread pool.
+    /// let engine = Engine::on(4, |job| drop(std::thread::spawn(job)))?;
+    /// # Ok::<(), wavelock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Threads`]: not 1 to 1,024.
+    pub fn on(
+        threads: usize,
+        spawn: impl Fn(Box<dyn FnOnce() + Send>) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Ok(Self::with(Threads::lent(width(threads)?, spawn)))
+    }
+
+    fn with(threads: Threads) -> Self {
+        Self(Arc::new(Shared { threads, modules: Mutex::default() }))
     }
 
     /// Loads a module from its binary or its text form. Bytes that are loaded already are not
@@ -64,10 +104,14 @@ impl Engine {
         Ok(Module(module))
     }
 
-    /// Threads of each machine.
+    /// The most threads that run one wave.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.0.threads.get()
+        self.0.threads.width()
+    }
+
+    pub(crate) fn shared_threads(&self) -> &Threads {
+        &self.0.threads
     }
 
     fn loaded(&self) -> std::sync::MutexGuard<'_, BTreeMap<[u8; 32], Weak<Loaded>>> {

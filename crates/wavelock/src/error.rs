@@ -1,18 +1,24 @@
 //! What can be wrong with what the embedder asks for, in one type.
 
+use crate::machine::Session;
 use std::fmt;
 use std::io;
 use wavelock_abi::{Cycles, Frame};
 use wavelock_manifest::{Diagnostics, in_words};
 use wavelock_replay::{MachineError, OpenError};
-use wavelock_system::{ControlRefusal, GiveError, HostFailure, LoadError, StateError};
+use wavelock_system::{ControlRefusal, GiveError, HostFailure, HostNumber, LoadError, StateError};
 
 /// Why an operation was refused. Nothing has changed then, unless a variant says so.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An engine of no threads.
-    NoThreads,
+    /// An engine of no threads, or of too many.
+    Threads {
+        /// The number that was asked for.
+        found: usize,
+        /// The most allowed.
+        most: usize,
+    },
     /// The bytes are no module that can be loaded: not WebAssembly or its text, not valid, or
     /// beyond a limit.
     Module(String),
@@ -38,6 +44,17 @@ pub enum Error {
     },
     /// An input is refused.
     Input(GiveError),
+    /// A reply of other types than the function returns.
+    ReplyTypes {
+        /// The session that asks.
+        session: Session,
+        /// The number of the ask.
+        number: u64,
+        /// The types of the reply.
+        found: Vec<HostNumber>,
+        /// The types that the function returns.
+        expected: Vec<HostNumber>,
+    },
     /// The machine is in the middle of a frame that [`Machine::advance_until`] or
     /// [`Remote::interrupt`] stopped: finish it with `advance`, or `load` an earlier state.
     ///
@@ -63,6 +80,11 @@ pub enum Error {
         frame: Frame,
         /// Frames before this one are final.
         confirmed: Frame,
+    },
+    /// A session that is started while the machine runs cannot have a guaranteed budget.
+    NoBudget {
+        /// The session.
+        session: String,
     },
     /// A control input could not take effect in its frame. Nothing has changed.
     Refused {
@@ -110,7 +132,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoThreads => f.write_str("an engine needs at least 1 thread, found 0"),
+            Self::Threads { found, most } => {
+                write!(f, "an engine of {found} threads: 1 to {most} are allowed")
+            }
             Self::Module(error) => f.write_str(error),
             Self::Manifest(diagnostics) => diagnostics.fmt(f),
             Self::File { path, error } => write!(f, "cannot read `{}`: {error}", path.display()),
@@ -120,6 +144,13 @@ impl fmt::Display for Error {
                 nearest.iter().try_for_each(|near| write!(f, "; did you mean `{near}`?"))
             }
             Self::Input(error) => error.fmt(f),
+            Self::ReplyTypes { session, number, found, expected } => write!(
+                f,
+                "a reply to ask {number} of session {} has values {}: the function returns {}",
+                session.number(),
+                types(found),
+                types(expected)
+            ),
             Self::InFrame { frame } => {
                 write!(f, "the machine is inside frame {}: finish it with `advance` first", frame.0)
             }
@@ -133,6 +164,11 @@ impl fmt::Display for Error {
                 "the snapshot is of frame {}, but frames before {} are confirmed: a larger \
                  `MachineBuilder::rollback` keeps more of them open",
                 frame.0, confirmed.0
+            ),
+            Self::NoBudget { session } => write!(
+                f,
+                "session `{session}` starts while the machine runs and cannot have a budget: give it \
+                 a cap or a weight"
             ),
             Self::Refused { frame, refusal } => write!(f, "in frame {}: {refusal}", frame.0),
             Self::Recording => f.write_str("the machine is being recorded already"),
@@ -160,6 +196,17 @@ impl fmt::Display for Error {
             Self::Host(error) => error.fmt(f),
         }
     }
+}
+
+/// Types as a signature has them.
+fn types(numbers: &[HostNumber]) -> String {
+    let names = numbers.iter().map(|number| match number {
+        HostNumber::I32 => "i32",
+        HostNumber::I64 => "i64",
+        HostNumber::F32 => "f32",
+        HostNumber::F64 => "f64",
+    });
+    format!("({})", names.collect::<Vec<_>>().join(", "))
 }
 
 impl std::error::Error for Error {

@@ -1,6 +1,7 @@
 //! Frames between their end and their confirmation: what the report of the last one borrows, and
 //! what recorder and observers have still to get.
 
+use crate::ask::Ask;
 use crate::error::Error;
 use crate::machine::Session;
 use crate::recording::Recording;
@@ -95,6 +96,7 @@ pub(crate) struct Ended {
     pub(crate) digest: Digest,
     pub(crate) outcome: Option<RunOutcome>,
     pub(crate) ended: Vec<(Session, SessionOutcome)>,
+    pub(crate) asks: Vec<Ask>,
     pub(crate) refused: Vec<Error>,
     pub(crate) wall: Duration,
     pub(crate) collected: Collected,
@@ -108,6 +110,7 @@ impl Ended {
             outputs: &self.collected.outputs,
             logs: &self.collected.logs,
             ended: &self.ended,
+            asks: &self.asks,
             refused: &self.refused,
             outcome: self.outcome,
             wall: self.wall,

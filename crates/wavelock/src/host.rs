@@ -185,9 +185,11 @@ type AtWavesEnd<S> = Box<dyn Fn(&mut S, &Caller<'_, '_>, &[u64]) + Send + Sync>;
 enum Code<S> {
     InPlace(InPlace<S>),
     AtWavesEnd(AtWavesEnd<S>),
+    /// The embedder answers.
+    Reply,
 }
 
-/// What guests import beside the guest interface and WASI: functions of three kinds, over a state
+/// What guests import beside the guest interface and WASI: functions of four kinds, over a state
 /// of the embedder.
 ///
 /// | kind | sees | takes effect |
@@ -195,6 +197,7 @@ enum Code<S> {
 /// | [`pure`](Host::pure) | its arguments | in place |
 /// | [`view`](Host::view) | arguments, guest memory, the state as of the wave's begin | in place |
 /// | [`command`](Host::command) | arguments | changes the state at the wave's end, in canonical order |
+/// | [`ask`](Host::ask) | nothing: the embedder answers | the coroutine waits for the reply, an input of a later frame |
 ///
 /// ```
 /// use wavelock::{Cycles, Host};
@@ -277,6 +280,22 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
             function(state, caller, A::from_words(arguments));
         };
         self.add(HostKind::Command, import, cost, A::TYPES, &[], Code::AtWavesEnd(Box::new(code)))
+    }
+
+    /// A function that the embedder answers later: the calling coroutine waits, and the machine
+    /// goes on. The asks of a frame are in [`FrameReport::asks`](crate::FrameReport::asks), all
+    /// that wait in [`Machine::asks`](crate::Machine::asks). The reply is an input of a later
+    /// frame, given with [`Machine::answer`](crate::Machine::answer) or
+    /// [`Remote::answer`](crate::Remote::answer). Live machines only.
+    ///
+    /// ```
+    /// use wavelock::{Cycles, Host};
+    /// let host = Host::new("net", 1, ()).ask::<u32, i64>(("net", "score_of"), Cycles(100));
+    /// # let _ = host;
+    /// ```
+    #[must_use]
+    pub fn ask<A: Values, R: Values>(self, import: (&str, &str), cost: Cycles) -> Self {
+        self.add(HostKind::Ask, import, cost, A::TYPES, R::TYPES, Code::Reply)
     }
 
     fn add(

@@ -2,14 +2,14 @@
 //! every host, can be saved and rolled back between any two frames, and replay from what they were
 //! told.
 //!
-//! 1. An [`Engine`] holds the number of threads and the loaded [`Module`]s, for any number of
-//!    machines.
+//! 1. An [`Engine`] holds threads and loaded [`Module`]s, for any number of machines.
 //! 2. A [`MachineBuilder`] describes a [`Machine`], in code or from a manifest: lanes, frames,
 //!    sessions, channels, limits.
 //! 3. [`Machine::input`] tells it something; [`Machine::advance`] runs one frame and returns a
 //!    [`FrameReport`] with what came out. A [`Pacer`] says when frames are due, a [`Remote`] feeds
 //!    the machine from other threads.
-//! 4. A [`Host`] gives guests functions of the embedder, typed by Rust closures, with costs.
+//! 4. A [`Host`] gives guests functions of the embedder, typed by Rust closures, with costs. A
+//!    guest waits for the reply to an [`Ask`].
 //! 5. [`Machine::save`] and [`Machine::load`] go back in time; [`Machine::confirm`] ends that.
 //!    [`Machine::export`] writes a file.
 //! 6. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an
@@ -60,6 +60,7 @@
 //! another version are refused by number, never misread.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod builder;
 mod control;
 mod engine;
@@ -72,6 +73,7 @@ mod recording;
 mod remote;
 mod report;
 
+pub use ask::{Ask, AskId};
 pub use builder::{Budget, MachineBuilder, SessionBuilder};
 pub use engine::{Engine, Module};
 pub use error::Error;

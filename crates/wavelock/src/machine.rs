@@ -1,10 +1,11 @@
 //! A machine in the embedder's hands: inputs in, frames forward, states back.
 
+use crate::ask::{Ask, AskId};
 use crate::builder::MachineBuilder;
 use crate::engine::{Engine, Module};
 use crate::error::Error;
 use crate::frames::{Collected, Ended, Frames};
-use crate::host::{Behind, Host, panicked};
+use crate::host::{Behind, Host, Values, panicked};
 use crate::recording::{Recorded, Recording};
 use crate::remote::Remote;
 use crate::report::{FrameReport, Observer, Usage};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::{Archive, Level, RecordedMachine, write_snapshot};
-use wavelock_system::{Input, Recipient, RunOutcome, Stage, World};
+use wavelock_system::{HostImports, HostKind, Input, Recipient, RunOutcome, Stage, World};
 use wavelock_trace::Digest;
 use wavelock_waves::{Round, Waves};
 
@@ -79,6 +80,8 @@ struct Running {
     frame: Frame,
     collected: Collected,
     refused: Vec<Error>,
+    /// By session: the asks it had made when the frame began; empty if none can be made.
+    asked: Vec<u64>,
     wall: Duration,
 }
 
@@ -102,6 +105,7 @@ pub struct Machine {
     events: bool,
     warnings: Vec<String>,
     host: Option<Arc<dyn Behind>>,
+    imports: Arc<HostImports>,
     /// By session: whether its end was reported.
     ended: Vec<bool>,
 }
@@ -122,7 +126,7 @@ impl Machine {
         events: bool,
         warnings: Vec<String>,
         host: Option<Arc<dyn Behind>>,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let next = world.next_frame_number();
         world.allow(next);
         let ended = vec![false; world.spec().sessions.len()];
@@ -131,15 +135,17 @@ impl Machine {
             digest: world.digest(),
             outcome: world.outcome(),
             ended: Vec::new(),
+            asks: Vec::new(),
             refused: Vec::new(),
             wall: Duration::ZERO,
             collected: Collected::default(),
         });
-        let waves = Waves::new(world, engine.threads()).map_err(|_| Error::NoThreads)?;
+        let imports = Arc::new(world.spec().host.clone());
+        let waves = Waves::on(world, engine.shared_threads());
         let mut frames = Frames::default();
         frames.confirm(next);
         let (running, remote) = (None, Remote::default());
-        Ok(Self {
+        Self {
             waves,
             modules,
             frames,
@@ -150,8 +156,9 @@ impl Machine {
             events,
             warnings,
             host,
+            imports,
             ended,
-        })
+        }
     }
 
     /// The machine that [`Machine::export`], `wavelock snapshot` or a recording with snapshots
@@ -173,7 +180,7 @@ impl Machine {
                 World::load(spec, inputs, false)?.world
             }
         };
-        Self::start(engine, world, modules, 0, false, Vec::new(), None)
+        Ok(Self::start(engine, world, modules, 0, false, Vec::new(), None))
     }
 
     /// [`Machine::import`] of a machine with host functions, whose code and state are not in the
@@ -250,6 +257,26 @@ impl Machine {
         self.give(Input::Stop)
     }
 
+    /// Sessions, with those that wait to start.
+    pub(crate) fn sessions_planned(&self) -> u32 {
+        self.waves.world().sessions_planned()
+    }
+
+    /// Gives the reply to an ask of a guest: its coroutine continues in that frame.
+    ///
+    /// # Errors
+    /// [`Error::ReplyTypes`]; [`Error::Input`] if the ask has a reply, if its coroutine has ended
+    /// or asks something else since a rollback, or if the run has ended.
+    pub fn answer<R: Values>(&mut self, ask: AskId, values: R) -> Result<Frame, Error> {
+        self.give(ask.reply(values)?)
+    }
+
+    /// The asks that wait, by session and number; also those of a run that has ended, which no
+    /// reply can reach. A rollback returns to those of the snapshot.
+    pub fn asks(&self) -> impl Iterator<Item = Ask> {
+        Ask::of(self.waves.world(), &self.imports)
+    }
+
     pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
         Ok(self.waves.world_mut().give(input)?)
     }
@@ -320,7 +347,11 @@ impl Machine {
             .map(Error::from)
             .collect();
         world.allow(Frame(frame.0 + 1));
-        Ok(Running { frame, collected: self.frames.collector(), refused, wall: Duration::ZERO })
+        let collected = self.frames.collector();
+        let can_ask = self.imports.functions.iter().any(|import| import.kind == HostKind::Ask);
+        let sessions = if can_ask { self.ended.len() as u32 } else { 0 };
+        let asked = (0..sessions).map(|session| world.asks_made(SessionId(session))).collect();
+        Ok(Running { frame, collected, refused, asked, wall: Duration::ZERO })
     }
 
     fn rounds(
@@ -343,11 +374,16 @@ impl Machine {
     }
 
     fn end(&mut self, running: Running) {
-        let Running { frame, mut collected, mut refused, wall } = running;
+        let Running { frame, mut collected, mut refused, asked, wall } = running;
         refused.append(&mut collected.refused);
         refused.extend(panicked(self.host.as_ref()));
         let world = self.waves.world();
+        let before = |ask: &Ask| asked.get(ask.session().number() as usize).copied();
+        let asks = Ask::of(world, &self.imports);
+        let asks: Vec<Ask> =
+            asks.filter(|ask| before(ask).is_some_and(|made| ask.id().number() >= made)).collect();
         let mut ended = Vec::new();
+        self.ended.resize(world.spec().sessions.len(), false);
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
@@ -360,7 +396,8 @@ impl Machine {
         }
         let (digest, outcome) = (world.digest(), world.outcome());
         let next = world.next_frame_number();
-        self.last = Arc::new(Ended { frame, digest, outcome, ended, refused, wall, collected });
+        self.last =
+            Arc::new(Ended { frame, digest, outcome, ended, asks, refused, wall, collected });
         self.frames.push(self.last.clone());
         let is_over = outcome.is_some();
         let confirmed = match is_over {
@@ -451,6 +488,7 @@ impl Machine {
         self.frames.undo(frame);
         let world = self.waves.world_mut();
         world.allow(frame);
+        self.ended.resize(world.spec().sessions.len(), false);
         for (number, reported) in (0u32..).zip(&mut self.ended) {
             *reported = world.usage(SessionId(number)).is_some_and(|usage| usage.outcome.is_some());
         }

@@ -1,6 +1,8 @@
 //! A machine from other threads.
 
+use crate::ask::AskId;
 use crate::error::Error;
+use crate::host::Values;
 use crate::machine::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +57,15 @@ impl Remote {
     /// As [`Remote::input`].
     pub fn stop(&self) -> Result<(), Error> {
         self.give(Input::Stop)
+    }
+
+    /// Gives the reply to an ask, as an input of the next frame.
+    ///
+    /// # Errors
+    /// As [`Remote::input`]; [`Error::ReplyTypes`]. A reply to an ask that waits for none is
+    /// reported by [`FrameReport::refused`](crate::FrameReport::refused).
+    pub fn answer<R: Values>(&self, ask: AskId, values: R) -> Result<(), Error> {
+        self.give(ask.reply(values)?)
     }
 
     /// Stops the frame that is running between two of its waves: its `advance` returns

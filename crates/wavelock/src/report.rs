@@ -1,5 +1,6 @@
 //! What leaves a machine: outputs, ends and costs of a frame, and who watches them.
 
+use crate::ask::Ask;
 use crate::error::Error;
 use crate::machine::Session;
 use std::fmt;
@@ -16,6 +17,7 @@ pub struct FrameReport<'a> {
     pub(crate) outputs: &'a [(Session, Vec<u8>)],
     pub(crate) logs: &'a [(Session, Vec<u8>)],
     pub(crate) ended: &'a [(Session, SessionOutcome)],
+    pub(crate) asks: &'a [Ask],
     pub(crate) refused: &'a [Error],
     pub(crate) outcome: Option<RunOutcome>,
     pub(crate) wall: Duration,
@@ -51,6 +53,13 @@ impl FrameReport<'_> {
     #[must_use]
     pub const fn ended(&self) -> &[(Session, SessionOutcome)] {
         self.ended
+    }
+
+    /// The asks that guests made in it and that wait for a reply. A frame that runs again after a
+    /// rollback has them again; their names are equal if they are the same.
+    #[must_use]
+    pub const fn asks(&self) -> &[Ask] {
+        self.asks
     }
 
     /// What a [`Remote`](crate::Remote) asked for since the last frame and was refused, and control

@@ -256,7 +256,7 @@ fn wrong_arguments_are_refused() {
     let session = |name: &str| SessionBuilder::new(name, &echo);
     assert_eq!(
         text(Engine::new(0).expect_err("none")),
-        "an engine needs at least 1 thread, found 0"
+        "an engine of 0 threads: 1 to 1024 are allowed"
     );
     assert!(text(engine.module(b"\0asm").expect_err("cut")).contains("module"));
     assert!(text(engine.module(b"(module").expect_err("cut")).contains("module"));

@@ -4,6 +4,7 @@ use crate::assign::Assignment;
 use crate::plan::{Plan, Planner, lane_facts, span};
 use crate::pool::{Phase, Pool};
 use crate::telemetry::{Telemetry, Time};
+use crate::threads::{Claimed, Threads};
 use std::fmt;
 use std::time::Instant;
 use wavelock_abi::{Frame, LaneId};
@@ -60,7 +61,10 @@ pub struct Waves<P = Planner> {
     world: World,
     planner: P,
     checker: Checker,
+    /// The threads of this driver alone.
     pool: Option<Pool>,
+    /// Threads that it shares with other drivers.
+    threads: Option<Threads>,
     /// Certify every wave, including those on one thread (recording does).
     always_certify: bool,
     parallel_threshold: u64,
@@ -87,6 +91,15 @@ impl Waves<Planner> {
     pub fn new(world: World, workers: usize) -> Result<Self, StartError> {
         Self::with_planner(world, workers, Planner::default())
     }
+
+    /// Runs `world` on threads that it shares with other drivers. Waves that find them in use run
+    /// on the calling thread.
+    #[must_use]
+    pub fn on(world: World, threads: &Threads) -> Self {
+        let width = threads.width().min(world.groups().len());
+        let threads = (width > 1).then(|| threads.clone());
+        Self::assemble(world, None, threads, width, Planner::default())
+    }
 }
 
 impl<P: Plan> Waves<P> {
@@ -101,17 +114,26 @@ impl<P: Plan> Waves<P> {
         let workers = workers.min(world.groups().len());
         let pool =
             if workers > 1 { Pool::new(workers, world.groups().len(), &[]).ok() } else { None };
+        let width = pool.as_ref().map_or(1, Pool::width);
+        Ok(Self::assemble(world, pool, None, width, planner))
+    }
+
+    fn assemble(
+        world: World,
+        pool: Option<Pool>,
+        threads: Option<Threads>,
+        width: usize,
+        planner: P,
+    ) -> Self {
         let checker = Checker::new(world.spec().lanes, world.spec().sessions.len() as u32);
-        let telemetry = Telemetry {
-            workers: pool.as_ref().map_or(1, Pool::width) as u64,
-            ..Telemetry::default()
-        };
+        let telemetry = Telemetry { workers: width as u64, ..Telemetry::default() };
         let certificate = Certificate { wave: 0, span: span(&world), claims: Vec::new() };
-        Ok(Self {
+        Self {
             world,
             planner,
             checker,
             pool,
+            threads,
             always_certify: false,
             parallel_threshold: PARALLEL_THRESHOLD_CYCLES,
             stepping: false,
@@ -122,7 +144,7 @@ impl<P: Plan> Waves<P> {
             assignment: Assignment::default(),
             telemetry,
             stopwatch: None,
-        })
+        }
     }
 
     /// Makes and checks a certificate for every wave, including those on one thread.
@@ -199,12 +221,7 @@ impl<P: Plan> Waves<P> {
     /// Counts so far.
     #[must_use]
     pub fn telemetry(&self) -> Telemetry {
-        let mut telemetry = self.telemetry.clone();
-        if let Some(pool) = &self.pool {
-            (telemetry.unparks, telemetry.waited, telemetry.taken_over) =
-                (pool.unparks, pool.waited, pool.taken_over);
-        }
-        telemetry
+        self.telemetry.clone()
     }
 
     /// Runs to the end.
@@ -274,6 +291,7 @@ impl<P: Plan> Waves<P> {
         self.planner.plan(&self.world, &mut self.certificate);
         lane_facts(&self.world, &mut self.lane_facts);
         if self.certificate.claims.iter().any(|claim| claim.sets.is_some()) {
+            self.checker.admit(self.world.group_lanes().len() as u32);
             self.session_facts.clear();
             self.session_facts.extend_from_slice(self.world.group_lanes());
         }
@@ -288,55 +306,71 @@ impl<P: Plan> Waves<P> {
 
     /// Whether the open wave runs on threads, and if not, why.
     fn spread(&mut self) -> Spread {
-        let width = match &self.pool {
-            Some(pool) => pool.width(),
-            None if self.always_certify => 1,
-            None => return Spread::OneGroup,
+        let width = match (&self.pool, &self.threads) {
+            (Some(pool), _) => pool.width(),
+            (None, Some(threads)) => threads.width().min(self.world.groups().len()),
+            (None, None) if self.always_certify => 1,
+            (None, None) => return Spread::OneGroup,
         };
         let beside_busiest = self.assignment.update(self.world.groups(), width);
         let working = self.assignment.working();
         self.telemetry.widest = self.telemetry.widest.max(working);
         match working {
             0 | 1 => Spread::OneGroup,
-            _ if self.pool.is_none() || beside_busiest < self.parallel_threshold => Spread::Short,
+            _ if width == 1 || beside_busiest < self.parallel_threshold => Spread::Short,
             _ => Spread::Threads,
         }
     }
 
     fn run_wave(&mut self, proof: Option<CheckedWave>, spread: Spread) {
-        let threads = match (&proof, &mut self.pool, spread) {
-            (Some(proof), Some(pool), Spread::Threads) => Some((proof, pool)),
-            _ => None,
+        let threads = self.threads.clone();
+        let groups = self.world.groups().len();
+        let is_spread = spread == Spread::Threads;
+        let mut claimed = None;
+        if is_spread && self.pool.is_none() {
+            claimed = threads.as_ref().and_then(|threads| threads.claim(groups));
+        }
+        let mut own = self.pool.take();
+        let pool = own.as_mut().or_else(|| claimed.as_mut().and_then(Claimed::pool));
+        match (&proof, pool) {
+            (Some(proof), Some(pool)) if is_spread => self.run_on(proof, pool),
+            _ => self.run_inline(spread),
+        }
+        self.pool = own;
+    }
+
+    fn run_inline(&mut self, spread: Spread) {
+        let count = match spread {
+            Spread::OneGroup => &mut self.telemetry.one_group,
+            Spread::Threads | Spread::Short => &mut self.telemetry.short,
         };
-        let Some((proof, pool)) = threads else {
-            let count = if spread == Spread::OneGroup {
-                &mut self.telemetry.one_group
-            } else {
-                &mut self.telemetry.short
-            };
-            *count += 1;
-            self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
-            self.lap(|time| &mut time.run);
-            self.world.close_wave();
-            return self.lap(|time| &mut time.close);
-        };
-        self.telemetry.parallel += 1;
-        pool.run(proof, Phase::Run, self.world.groups_mut(), self.assignment.threads());
+        *count += 1;
+        self.world.groups_mut().iter_mut().for_each(|group| group.run_wave());
         self.lap(|time| &mut time.run);
-        self.close_on_threads(proof);
+        self.world.close_wave();
         self.lap(|time| &mut time.close);
     }
 
+    fn run_on(&mut self, proof: &CheckedWave, pool: &mut Pool) {
+        let before = pool.counts;
+        self.telemetry.parallel += 1;
+        pool.run(proof, Phase::Run, self.world.groups_mut(), self.assignment.threads());
+        self.lap(|time| &mut time.run);
+        self.close_on_threads(proof, pool);
+        self.lap(|time| &mut time.close);
+        self.telemetry.unparks += pool.counts.unparks - before.unparks;
+        self.telemetry.waited += pool.counts.waited - before.waited;
+        self.telemetry.taken_over += pool.counts.taken_over - before.taken_over;
+    }
+
     /// Closes a wave that ran on threads; its effects are settled on threads too if they are many.
-    fn close_on_threads(&mut self, proof: &CheckedWave) {
+    fn close_on_threads(&mut self, proof: &CheckedWave, pool: &mut Pool) {
         let Some(effects) = self.world.begin_close() else { return };
-        let enough = self.parallel_threshold == 0 || effects >= PARALLEL_THRESHOLD_EFFECTS;
-        match &mut self.pool {
-            Some(pool) if enough => {
-                self.telemetry.settled += 1;
-                pool.run(proof, Phase::Settle, self.world.groups_mut(), self.assignment.threads());
-            }
-            _ => self.world.groups_mut().iter_mut().for_each(|group| group.settle()),
+        if self.parallel_threshold == 0 || effects >= PARALLEL_THRESHOLD_EFFECTS {
+            self.telemetry.settled += 1;
+            pool.run(proof, Phase::Settle, self.world.groups_mut(), self.assignment.threads());
+        } else {
+            self.world.groups_mut().iter_mut().for_each(|group| group.settle());
         }
         self.world.finish_close();
     }

@@ -40,6 +40,7 @@ mod telemetry;
 mod handover;
 mod pool;
 mod sync;
+mod threads;
 
 mod assign;
 mod driver;
@@ -53,3 +54,4 @@ pub use envelope::{
 };
 pub use plan::{Plan, Planner};
 pub use telemetry::{Telemetry, Time};
+pub use threads::Threads;

@@ -4,9 +4,13 @@
 //! others have not started. A worker spins for its next wave, since waves follow each other within
 //! microseconds and unparking a thread takes tens of them; after a bounded spin it parks. The
 //! coordinator runs its own share, then waits for the others.
+//!
+//! A pool on threads of the embedder starts helpers for each wave, which end when nothing is left
+//! to claim. One that comes late finds nothing, or helps with a later wave.
 
 use crate::handover::{Offered, Queue};
 use core_affinity::CoreId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -42,17 +46,31 @@ struct Job {
 struct Shared {
     queues: Box<[Queue<Job>]>,
     quit: AtomicBool,
+    /// A helper panicked while it ran a group, which will not come back.
+    died: AtomicBool,
 }
+
+/// Starts a job on a thread of the embedder.
+pub(crate) type Spawn = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// The worker threads, without the coordinator's own.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
+    /// None, if the threads are the embedder's.
     threads: Vec<JoinHandle<()>>,
+    spawn: Option<Spawn>,
+    capacity: usize,
     spins: u32,
     /// By thread: the jobs to offer next.
     staged: Vec<Vec<Job>>,
     /// By group: those collected.
     collected: Vec<Option<Box<Group>>>,
+    pub(crate) counts: Counts,
+}
+
+/// What a pool counts.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
     /// Parked workers that were unparked.
     pub(crate) unparks: u64,
     /// Waves in which the coordinator waited for a worker.
@@ -66,25 +84,9 @@ impl Pool {
     /// Worker n is pinned to the n-th of the cores, if there is one; the caller pins its own
     /// thread.
     pub(crate) fn new(workers: usize, groups: usize, pins: &[CoreId]) -> std::io::Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
-        let shared = Arc::new(Shared {
-            queues: (0..workers).map(|_| Queue::new(groups)).collect(),
-            quit: AtomicBool::new(false),
-        });
-        let staged = (0..workers).map(|_| Vec::new()).collect();
-        let mut pool = Self {
-            shared,
-            threads: Vec::new(),
-            spins,
-            staged,
-            collected: Vec::new(),
-            unparks: 0,
-            waited: 0,
-            taken_over: 0,
-        };
+        let mut pool = Self::without_threads(workers, groups, None);
         for number in 1..workers {
-            let shared = pool.shared.clone();
+            let (shared, spins) = (pool.shared.clone(), pool.spins);
             let core = pins.get(number).copied();
             let body = move || {
                 // Without pinning the run is the same, perhaps slower.
@@ -95,6 +97,36 @@ impl Pool {
                 .push(std::thread::Builder::new().name(format!("wavelock-{number}")).spawn(body)?);
         }
         Ok(pool)
+    }
+
+    /// A pool of the caller's thread and up to `workers - 1` of the embedder's.
+    pub(crate) fn lent(workers: usize, groups: usize, spawn: Spawn) -> Self {
+        Self::without_threads(workers, groups, Some(spawn))
+    }
+
+    fn without_threads(workers: usize, groups: usize, spawn: Option<Spawn>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let spins = if workers > cores { SPINS_WHEN_CROWDED } else { SPINS_BEFORE_YIELD };
+        let shared = Arc::new(Shared {
+            queues: (0..workers).map(|_| Queue::new(groups)).collect(),
+            quit: AtomicBool::new(false),
+            died: AtomicBool::new(false),
+        });
+        Self {
+            shared,
+            threads: Vec::new(),
+            spawn,
+            capacity: groups,
+            spins,
+            staged: (0..workers).map(|_| Vec::new()).collect(),
+            collected: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The most groups of a wave.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Threads that run waves, the caller's included.
@@ -124,9 +156,14 @@ impl Pool {
         for (worker, staged) in
             self.staged.iter_mut().enumerate().filter(|(_, staged)| !staged.is_empty())
         {
-            if self.shared.queues[worker].offer(staged.drain(..)) == Offered::Parked {
-                self.unparks += 1;
-                self.threads[worker - 1].thread().unpark();
+            let is_parked = self.shared.queues[worker].offer(staged.drain(..)) == Offered::Parked;
+            match &self.spawn {
+                Some(spawn) if worker > 0 => self.shared.clone().help(worker, spawn),
+                _ if is_parked => {
+                    self.counts.unparks += 1;
+                    self.threads[worker - 1].thread().unpark();
+                }
+                _ => {}
             }
         }
         while self.shared.run_one(0) {}
@@ -135,7 +172,7 @@ impl Pool {
         for worker in 0..self.width() {
             waited |= self.collect(worker);
         }
-        self.waited += u64::from(waited && phase == Phase::Run);
+        self.counts.waited += u64::from(waited && phase == Phase::Run);
         groups.extend(self.collected.drain(..).flatten());
         assert_eq!(groups.len(), count, "every group comes back");
     }
@@ -145,7 +182,7 @@ impl Pool {
     fn collect(&mut self, worker: usize) -> bool {
         let mut spins = 0;
         loop {
-            let (collected, taken_over) = (&mut self.collected, &mut self.taken_over);
+            let (collected, taken_over) = (&mut self.collected, &mut self.counts.taken_over);
             let put = |Job { index, group, by, .. }: Job| {
                 collected[index] = Some(group);
                 *taken_over += u64::from(by != worker);
@@ -156,7 +193,9 @@ impl Pool {
             spins += 1;
             if spins < self.spins {
                 std::hint::spin_loop();
-            } else if self.threads.iter().any(JoinHandle::is_finished) {
+            } else if self.shared.died.load(Ordering::Relaxed)
+                || self.threads.iter().any(JoinHandle::is_finished)
+            {
                 panic!("a worker panicked while it ran a wave");
             } else {
                 std::thread::yield_now();
@@ -195,6 +234,19 @@ impl Shared {
             }
         }
         false
+    }
+
+    /// Starts a helper on a thread of the embedder, which runs groups while there are any.
+    fn help(self: Arc<Self>, number: usize, spawn: &Spawn) {
+        let job = move || {
+            let work = AssertUnwindSafe(|| while self.run_one(number) {});
+            if let Err(panic) = catch_unwind(work) {
+                self.died.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(panic);
+            }
+        };
+        // A wave needs no helper: if the embedder panics here, the coordinator runs everything.
+        let _ = catch_unwind(AssertUnwindSafe(|| spawn(Box::new(job))));
     }
 
     fn work(&self, number: usize, most_spins: u32) {

@@ -30,7 +30,8 @@ pub struct Telemetry {
     pub settled: u64,
     /// Waves on one thread because only one group had work, or only one thread exists.
     pub one_group: u64,
-    /// Waves on one thread because the others would have had less than the threshold.
+    /// Waves on one thread because the others would have had less than the threshold, or were used
+    /// by another driver.
     pub short: u64,
     /// Accepted waves of more than one group with work.
     pub multi_lane: u64,

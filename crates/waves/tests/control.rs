@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use wavelock_abi::Frame;
 use wavelock_generate::LiveCase;
 use wavelock_system::{
-    Control, ControlRefusal, Input, RunOutcome, RunSummary, SessionOutcome, Sink, Snapshot, World,
+    Control, ControlRefusal, Input, MachineSpec, RunOutcome, RunSummary, SessionOutcome, Sink,
+    Snapshot, World,
 };
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;
@@ -83,6 +84,7 @@ struct Seen {
     late: u64,
     refused: u64,
     canceled: u64,
+    started: u64,
 }
 
 /// Inputs come at the boundary before their frame; the machine is kept, rolled back and restored at
@@ -112,7 +114,7 @@ fn wander(
                 let bytes = world.save().expect("a boundary");
                 // What control inputs have changed is in the state.
                 let spec = match draws.below(2) {
-                    0 => case.spec.clone(),
+                    0 => MachineSpec { library: world.spec().library.clone(), ..case.spec.clone() },
                     _ => world.spec().clone(),
                 };
                 let restored = World::restore(spec, Vec::new(), false, &bytes).expect("own bytes");
@@ -158,13 +160,14 @@ fn a_machine_that_is_controlled_while_it_runs_is_the_machine_with_known_inputs()
         assert!(!matches!(summary.outcome, None | Some(RunOutcome::Deadlock)));
         seen.refused += refused;
         let ended = |outcome| summary.sessions.iter().filter(|of| of.outcome == outcome).count();
+        seen.started += (summary.sessions.len() - case.spec.sessions.len()) as u64;
         seen.canceled += ended(SessionOutcome::Canceled) as u64;
         for workers in 1..=4 {
             let found = wander(&case, workers, &states, &mut seen);
             assert_eq!(found, summary, "seed {seed}, {workers} workers");
         }
     }
-    let Seen { rollbacks, restored, late, refused, canceled } = seen;
+    let Seen { rollbacks, restored, late, refused, canceled, started } = seen;
     assert!(rollbacks > 1_000 && restored > 500 && late > 100, "{seen:?}");
-    assert!(refused > 50 && canceled > 50, "{seen:?}");
+    assert!(refused > 50 && canceled > 50 && started > 150, "{seen:?}");
 }

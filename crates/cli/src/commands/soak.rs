@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wavelock_abi::LatencyClass;
 use wavelock_kernel::{Activation, Fallback};
-use wavelock_soak::{Case, Settings, Size, Tally, on_workers, soak as soak_machines};
+use wavelock_soak::{
+    Case, LiveFailure, Settings, Size, Tally, as_they_come, on_workers, soak as soak_machines,
+    soak_live,
+};
 use wavelock_system::{Grant, MachineSpec, Placement, Recipient, SessionSpec, Span};
 
 /// Number of machines if neither --hours nor --machines is given.
@@ -48,6 +51,15 @@ struct SoakRow {
     wall_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_failure: Option<LiveFailureRow>,
+}
+
+/// A live machine that differs; it is not shrunk.
+#[derive(Serialize)]
+struct LiveFailureRow {
+    seed: u64,
+    difference: String,
 }
 
 #[derive(Serialize)]
@@ -79,9 +91,18 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
         progress.show(tally);
         deadline.is_none_or(|deadline| began.elapsed() < deadline)
     };
-    let (tally, failure) = soak_machines(settings, &on_workers, &mut go_on);
+    let ((tally, failure), live) = if arguments.live {
+        let (tally, live) = soak_live(settings, &as_they_come, &mut go_on);
+        ((tally, None), live)
+    } else {
+        (soak_machines(settings, &on_workers, &mut go_on), None)
+    };
     progress.finish();
     let mut row = row(arguments, &tally, began.elapsed());
+    row.live_failure = live.map(|LiveFailure { seed, difference }| LiveFailureRow {
+        seed,
+        difference: difference.to_string(),
+    });
     if let Some(failure) = failure {
         let manifest = write_case(
             &arguments.out,
@@ -105,7 +126,10 @@ pub(super) fn soak(arguments: &SoakArguments) -> Result<Exit, Failure> {
     } else {
         emit(&print(&row))?;
     }
-    match (&row.failure, tally.lacks()) {
+    if row.live_failure.is_some() {
+        return Ok(Exit::Divergence);
+    }
+    match (&row.failure, tally.lacks().filter(|_| !arguments.live)) {
         (Some(_), _) => Ok(Exit::Divergence),
         (None, Some((what, count))) => Err(Failure::new(
             Exit::Refused,
@@ -134,6 +158,7 @@ fn row(arguments: &SoakArguments, tally: &Tally, wall: Duration) -> SoakRow {
         digest_sum: format!("{:016x}", tally.digests),
         wall_seconds: wall.as_secs_f64(),
         failure: None,
+        live_failure: None,
     }
 }
 
@@ -166,6 +191,10 @@ fn print(row: &SoakRow) -> String {
         "sum of digests: {} (equal for every build that runs these machines identically)",
         row.digest_sum
     );
+    if let Some(LiveFailureRow { seed, difference }) = &row.live_failure {
+        let _ = writeln!(text, "live machine of seed {seed} differs {difference}");
+        return text;
+    }
     match &row.failure {
         None => text.push_str("no difference\n"),
         Some(failure) => {

@@ -289,6 +289,14 @@ fn session_name(world: &World, session: SessionId) -> &str {
     session.map_or("?", |session| session.name.as_str())
 }
 
+/// What a call of the host function at a position waits for.
+fn reply_text(world: &World, function: usize) -> String {
+    match world.spec().host.functions.get(function) {
+        Some(import) => format!("the reply to `{}` `{}`", import.module, import.name),
+        None => "a reply".to_owned(),
+    }
+}
+
 fn target_text(world: &World, target: &WaitTarget) -> String {
     match target {
         WaitTarget::Channel(channel) => channel_name(world, channel),
@@ -299,6 +307,7 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
             .join(", "),
         WaitTarget::Coroutine(name) => format!("coroutine {}", show(*name, world.spec())),
         WaitTarget::Input => "input".to_owned(),
+        WaitTarget::Reply(function) => reply_text(world, *function),
         WaitTarget::Unpark(_) => "an unpark".to_owned(),
         WaitTarget::Session(session) => {
             format!("the end of session {}", session_name(world, *session))

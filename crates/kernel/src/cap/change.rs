@@ -2,7 +2,7 @@
 //!
 //! Contract: the session gets a full account of the new settings, from the current period on. What
 //! it had used, and any overrun, is forgiven; statistics continue. If the old account was spent,
-//! the coroutines that it held or demoted compete again.
+//! the coroutines that it held or demoted are the policy's again.
 
 use super::{CapCounts, CapSettings, CapState};
 use crate::lane::Lane;
@@ -27,21 +27,19 @@ impl Lane {
             }
             self.caps.reserve(self.caps.accounts.len() + 1)?;
         }
-        let found = self.caps.find(session);
-        let old = found.ok().map(|at| self.caps.accounts[at]);
-        if let Ok(at) = found
-            && self.caps.accounts[at].is_spent
-        {
+        let found = self.caps.find(session).ok();
+        if let Some(at) = found.filter(|at| self.caps.accounts[*at].is_spent) {
             self.reopen(at);
         }
         match settings {
             Some(settings) => {
-                let counts = old.map_or_else(CapCounts::default, |account| account.counts);
+                let counts =
+                    found.map_or_else(CapCounts::default, |at| self.caps.accounts[at].counts);
                 let (used, is_spent) = (Cycles::ZERO, false);
                 self.caps.insert(CapState { session, settings, used, is_spent, counts });
             }
             None => {
-                if let Ok(at) = found {
+                if let Some(at) = found {
                     self.caps.accounts.remove(at);
                 }
             }

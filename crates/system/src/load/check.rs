@@ -108,6 +108,8 @@ fn host(spec: &MachineSpec) -> Result<(), LoadError> {
             "a function has at most 8 parameters and at most 8 results"
         } else if function.kind == HostKind::Command && !function.results.is_empty() {
             "a command returns nothing"
+        } else if function.kind == HostKind::Ask && !spec.live {
+            "it asks, and the machine is not live, so that no reply could come: set live = true"
         } else if function.cost > MAX_GAP {
             "its cost is above the longest gap between safepoints"
         } else {
@@ -258,7 +260,7 @@ pub(crate) fn caps(spec: &MachineSpec) -> Result<(), LoadError> {
 
 /// Refuses a machine whose sessions need more host memory than it may have, before any of them is
 /// made: sessions of one large module can be many.
-pub(super) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
+pub(crate) fn memory(spec: &MachineSpec) -> Result<(), LoadError> {
     let needs: Vec<(u64, u64)> =
         spec.modules.iter().map(|module| (memory_bytes(module), table_bytes(module))).collect();
     let (mut memories, mut tables) = (0_u64, 0_u64);

@@ -24,7 +24,7 @@ const SPAWNS: [HostOperation; 3] =
 
 /// The session `id` of a machine, without coroutines, channels and input.
 // Long: one list of fields.
-pub(super) fn make_session(
+pub(crate) fn make_session(
     spec: &MachineSpec,
     session: &SessionSpec,
     id: SessionId,
@@ -99,6 +99,7 @@ pub(super) fn make_session(
         capabilities: None,
         calls: takes_part_in_calls(module).then(|| Box::new(Calls::new())),
         watches: imports_any(module, &[HostOperation::SessionWait]).then(Box::default),
+        asks: spec.has_asks().then(Box::default),
     })
 }
 
@@ -273,7 +274,7 @@ fn coroutine_globals(
 
 /// Whether a module reads its input as a stream and no other way: then nothing of it is dropped
 /// before the first read.
-pub(super) fn reads_stream_only(module: &Module) -> bool {
+pub(crate) fn reads_stream_only(module: &Module) -> bool {
     imports_any(module, &[HostOperation::FdRead]) && !imports_any(module, &[HostOperation::Input])
 }
 

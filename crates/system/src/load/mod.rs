@@ -16,19 +16,21 @@ mod place;
 mod warn;
 mod wire;
 
-pub(crate) use check::{caps as check_caps, check_references, check_spec};
+pub(crate) use check::{caps as check_caps, check_references, check_spec, memory as check_memory};
 pub use error::{LoadError, MissingImport, Warning};
-pub(crate) use link::can_park_or_watch;
+pub(crate) use link::{can_park_or_watch, make_session, reads_stream_only as reads_stream};
 
 use crate::group::Group;
 use crate::index::{LaneIndex, SessionIndex};
 use crate::input::{Coming, InputEvent, InputQueue, Recipient};
 use crate::live::Given;
 use crate::random::Key;
+use crate::session::SessionState;
 use crate::spec::MachineSpec;
 use crate::state::StateHead;
 use crate::task::{Task, Wait};
 use crate::world::{Phase, World};
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{CoroutineRef, Cycles, Frame, LaneId, SessionId};
@@ -119,6 +121,7 @@ impl World {
             session_groups,
             group_lanes,
             wired_senders,
+            replies: BTreeSet::new(),
             waiting_bytes: inputs.iter().map(|event| event.bytes.len() as u64).sum(),
             inputs: inputs.into_iter().map(Given::from).collect(),
             until,
@@ -128,6 +131,7 @@ impl World {
             boundary: Vec::new(),
             deadlock: None,
             wave_profile: None,
+            planned: None,
             host_code: None,
             frame_peak: 0,
         };
@@ -147,9 +151,19 @@ fn events_coming(inputs: &[InputEvent], sessions: usize) -> Vec<u64> {
     coming
 }
 
+/// Whether the entries of a session that is then dropped can be called.
+pub(crate) fn check_entries(state: SessionState) -> Result<(), LoadError> {
+    for &entry in &state.startup {
+        let started = Coroutine::start(&state.machine, entry, &[]);
+        let refused = |error| LoadError::Start { session: state.name.clone(), error };
+        state.machine.retire(&mut started.map_err(refused)?);
+    }
+    Ok(())
+}
+
 /// The first coroutine: ready on the session's home lane, with the first of the session's entries
 /// to call.
-fn publish_first(
+pub(crate) fn publish_first(
     spec: &MachineSpec,
     group: &mut Group,
     lane: LaneIndex,

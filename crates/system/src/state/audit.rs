@@ -5,9 +5,10 @@
 //! lists.
 
 use super::StateError;
+use crate::ask::audit_ask;
 use crate::call::Caller;
 use crate::channel::Message;
-use crate::group::{Group, pending};
+use crate::group::{Group, is_host_function, pending};
 use crate::index::{SessionIndex, TaskIndex};
 use crate::session::SessionState;
 use crate::task::{NONE, Task, TaskTable, Wait};
@@ -175,6 +176,9 @@ fn audit_wait(
     let state = &group.sessions[session];
     let name = state.coroutine_name(slot);
     let coroutine = state.tasks.coroutine_ref(slot)?;
+    if is_host_function(&coroutine) {
+        return audit_ask(group, state, slot, &task.wait);
+    }
     HostOperation::from_code(u8::try_from(coroutine.host_call()?.number).ok()?)?;
     let (operation, [handle, ..]) = pending(&coroutine);
     let sends = matches!(operation, Send | SendBytes | Call);

@@ -191,13 +191,11 @@ fn read_amended(
     if machine != machine_digest(&spec, Some(amended)) {
         return Err(StateError::OtherMachine);
     }
-    let modules = spec.modules.iter().cloned().zip(spec.module_hashes.iter().copied()).collect();
+    let changed = spec.amended_by(amended).map_err(|error| StateError::Amended { error })?;
     let origin = match spec.origin {
         Some(origin) => origin,
-        None => Arc::new(spec),
+        None => Arc::new(MachineSpec { library: Vec::new(), ..spec }),
     };
-    let changed = MachineSpec::from_identity(amended, modules);
-    let changed = changed.map_err(|error| StateError::Amended { error })?;
     Ok(MachineSpec { origin: Some(origin), ..changed })
 }
 

@@ -1,6 +1,7 @@
 //! The fields of a session that running changes. Names, wiring and limits come from the spec.
 
 use super::StateError;
+use crate::ask::Asks;
 use crate::authority::{Capabilities, Capability, CapabilityEntry, MOST_CAPABILITIES};
 use crate::call::{Call, Caller, Calls, Reply, ReplyEntry};
 use crate::channel::{Channel, Message, WaitingSender, Wiring};
@@ -71,6 +72,7 @@ variants! {
         12 NotStarted { instance, word, argument },
         13 Parked,
         14 Session(ticket),
+        15 Asking(number),
     }
     EndStatus {
         0 Finished,
@@ -173,12 +175,13 @@ parts! {
     Capabilities { entries fixed names }
     Calls { made, replies, answered fixed inside, free, taken }
     Watches { queues, next_ticket fixed }
+    Asks { made fixed open }
     // What precedes these in the bytes is written by `write`, because the rest depends on it.
     // Output and log are empty at a boundary; profiles are not state.
     SessionState {
         ports as Update, handles, input as Update, output_chain, closed_streams,
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
-        capabilities as Update, calls as Update, watches as Update
+        capabilities as Update, calls as Update, watches as Update, asks as Update
         fixed
         ended, ended_by_host, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, sharing, class, limits, port_names, args, env,
@@ -418,6 +421,9 @@ fn check(input: &Reader<'_>, state: &mut SessionState) -> Result<(), CodecError>
         let all_given = queues.iter().all(|(_, queue)| is_given(queue.latest()));
         let is_sorted = queues.is_sorted_by(|(one, _), (two, _)| one < two);
         input.check("the waits for sessions", all_given && is_sorted)?;
+    }
+    if let Some(asks) = &mut state.asks {
+        input.check("the asks of a session", asks.collect(&state.tasks))?;
     }
     if let Some(calls) = &mut state.calls {
         let mut replies = calls.replies.iter().filter_map(|entry| entry.reply.as_ref());

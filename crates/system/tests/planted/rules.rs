@@ -1,7 +1,12 @@
 //! The rules of `rules.rs`, which tests can break here, and the tests that must detect it: each
 //! compares what sessions observe, and fails when its rule is broken.
 
-use crate::{MachineSpec, Placement, Span, World};
+use crate::live::Given;
+use crate::{
+    AskId, HostImport, HostImports, HostKind, HostNumber, Input, MachineSpec, Placement, Span,
+    World,
+};
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -25,6 +30,10 @@ pub(crate) enum Rules {
     LostWake,
     /// A snapshot forgets which coroutines an operator holds.
     LostHold,
+    /// A reply to an ask is taken a frame late.
+    LateReply,
+    /// A return to a snapshot loses the replies that wait in it.
+    LostReply,
     /// Every end is interrupted after this step, and started again.
     Cut(usize),
 }
@@ -48,6 +57,17 @@ impl Rules {
 
     pub(crate) fn keeps_holds(self) -> bool {
         self != Self::LostHold
+    }
+
+    pub(crate) fn reply_frame(self, frame: Frame, input: &Input) -> Frame {
+        let is_late = self == Self::LateReply && matches!(input, Input::Reply { .. });
+        Frame(frame.0 + u64::from(is_late))
+    }
+
+    pub(crate) fn kept_inputs(self, inputs: &VecDeque<Given>) -> VecDeque<Given> {
+        let is_kept =
+            |given: &&Given| self != Self::LostReply || !matches!(given.input, Input::Reply { .. });
+        inputs.iter().filter(is_kept).cloned().collect()
     }
 
     pub(crate) fn settles_alone(self) -> bool {
@@ -380,4 +400,83 @@ fn a_snapshot_that_loses_a_hold_is_noticed() {
     let straight = held_over_a_rollback(Rules::Kept, false);
     assert_eq!(held_over_a_rollback(Rules::Kept, true), straight);
     assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
+}
+
+/// A machine whose guest asks, and writes the reply and the frame in which it came.
+fn asking(rules: Rules) -> World {
+    let text = br#"(module
+      (import "net" "score" (func $score (param i64) (result i64)))
+      (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+      (import "wavelock" "frame" (func $frame (result i64)))
+      (memory 1)
+      (func (export "_start")
+        (i64.store (i32.const 0) (call $score (i64.const 5)))
+        (i64.store (i32.const 1) (call $frame))
+        (drop (call $output (i32.const 0) (i32.const 2)))))"#;
+    let mut spec = MachineSpec { live: true, ..MachineSpec::new() };
+    let module = Module::from_text(text, &Limits::default()).expect("valid");
+    let module = spec.add_module(Arc::new(module), text);
+    spec.add_session("asks", module);
+    let score = HostImport {
+        module: String::from("net"),
+        name: String::from("score"),
+        kind: HostKind::Ask,
+        params: [HostNumber::I64].into(),
+        results: [HostNumber::I64].into(),
+        cost: Cycles(10),
+    };
+    spec.host = HostImports { name: String::from("net"), version: 1, functions: [score].into() };
+    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    world
+}
+
+/// What the guest writes: the reply is given for frame 3, before a snapshot that the run returns to
+/// from frame 2.
+fn check_reply(rules: Rules) -> Result<(), Vec<u8>> {
+    let mut world = asking(rules);
+    let mut output = Output(Vec::new());
+    let mut run = |world: &mut World, until: u64| {
+        world.allow(Frame(until));
+        world.run_allowed(&mut output).expect("the host can");
+    };
+    run(&mut world, 1);
+    let ask = world.asks().next().expect("it asks").id;
+    world.give_at(Frame(3), Input::Reply { ask, results: [7].into() }).expect("it waits");
+    let kept = world.snapshot().expect("a boundary");
+    run(&mut world, 2);
+    world.roll_back(&kept);
+    run(&mut world, 9);
+    if output.0 == [7, 3] { Ok(()) } else { Err(output.0) }
+}
+
+#[test]
+fn a_reply_that_is_late_or_lost_by_a_snapshot_is_detected() {
+    assert_eq!(check_reply(Rules::Kept), Ok(()));
+    assert_eq!(check_reply(Rules::LateReply), Err([7, 4].into()));
+    assert_eq!(check_reply(Rules::LostReply), Err(Vec::new()));
+}
+
+/// Replies of a recording to an ask that was never made, with another question, and with another
+/// number of results: events, and nothing else.
+#[test]
+fn replies_to_nothing_are_events_that_change_nothing_else() {
+    let run = |wrong: fn(AskId) -> Input| {
+        let mut world = asking(Rules::Kept);
+        world.allow(Frame(1));
+        world.run_allowed(&mut ()).expect("the host can");
+        let ask = world.asks().next().expect("it asks").id;
+        let right = Input::Reply { ask, results: [7].into() };
+        world.give_recorded([(Frame(2), wrong(ask)), (Frame(3), right)]).expect("a recording");
+        let mut output = Output(Vec::new());
+        world.allow(Frame(5));
+        world.run_allowed(&mut output).expect("the host can");
+        (output.0, world.digest())
+    };
+    let never = run(|ask| Input::Reply { ask: AskId { number: 9, ..ask }, results: [1].into() });
+    let other = run(|ask| Input::Reply { ask: AskId { question: 9, ..ask }, results: [1].into() });
+    let many = run(|ask| Input::Reply { ask, results: [1, 2].into() });
+    assert_eq!((&never.0[..], &other.0[..]), (&[7, 3][..], &[7, 3][..]));
+    assert_eq!(many, other, "one event");
+    assert_ne!(many.1, never.1, "the event names the ask");
 }
