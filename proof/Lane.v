@@ -17,12 +17,13 @@
     Main theorems: [step_good], [run_good], [run_placed], [one_place], [run_conserved],
     [row_conserved].
 
-    Elsewhere: the queue of the fair policy ([Fair]), several lanes ([Lanes]), bounds of the
+    Elsewhere: who shares a lane under the fair policy ([Fair], [Shares]), several lanes ([Lanes]),
+    bounds of the
     policies ([Policies]), refills ([Refill]).
     Not modelled: contexts, deviations, and limits of memory. *)
 
 From Coq Require Import ZArith List Bool Lia Permutation.
-From Wavelock Require Import Fair.
+From Wavelock Require Import Fair Shares.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -124,7 +125,7 @@ Inductive policy :=
 | Aging (quantum : Z)
 | TokenWeighted (quantum : Z)
 | ProgressAware (quantum : Z)
-| FairShare (base least : Z).
+| FairShare (base least : Z) (of_sessions : bool).
 
 Definition two64 : Z := 2 ^ 64.
 Definition most : Z := two64 - 1.
@@ -134,7 +135,7 @@ Definition quantum_of (p : policy) : Z :=
   match p with
   | Cooperative => most
   | RoundRobin q | Fixed q | Aging q | TokenWeighted q | ProgressAware q => q
-  | FairShare base _ => base
+  | FairShare base _ _ => base
   end.
 
 Inductive span := Picks (left_ : Z) | Until (end_ : Z).
@@ -413,7 +414,7 @@ Record control := Control {
   last_ran : option reference;
   preferred : option (reference * inheritance);
   streak : Z;                           (** picks of token holders in a row *)
-  the_fair : option fair }.             (** the queue of the fair policy, under that policy *)
+  the_fair : option shares }.           (** who shares the lane, under the fair policy *)
 
 Definition set_generations v c := Control v (wakes c) (picks c) (steps c) (frame c) (frame_mark c)
   (the_span c) (arrivals c) (picked_tokens c) (in_slice c) (boundary c) (last_ran c) (preferred c)
@@ -458,7 +459,7 @@ Record lane := Lane { config : settings; time : books; at_ : places; ctl : contr
 Definition new_lane (s : settings) : lane :=
   Lane s (Books 0 0 0 no_operations) empty_places
     (Control [] [0; 0; 0; 0; 0; 0; 0; 0] 0 0 0 (Mark 0 0 0 0) (Picks 0) 0 0 false false None None 0
-       match the_policy s with FairShare b m => Some (new_fair b m) | _ => None end).
+       match the_policy s with FairShare b m x => Some (new_shares b m x) | _ => None end).
 
 Definition on_time f (l : lane) := Lane (config l) (f (time l)) (at_ l) (ctl l).
 Definition on_places f (l : lane) := Lane (config l) (time l) (f (at_ l)) (ctl l).
@@ -557,15 +558,16 @@ Definition rank_in (l : lane) (c : coroutine) : Z :=
 Definition upd (s : Z) f (l : lane) : lane := on_places (update s f) l.
 Definition mv (s : Z) (to : place) (l : lane) : lane := on_places (move s to) l.
 
-(** An event of the fair queue, if there is one. *)
-Definition on_fair (f : fair -> fair) (l : lane) : lane :=
+(** An event of the fair policy, under that policy. *)
+Definition on_fair (f : shares -> shares) (l : lane) : lane :=
   on_ctl (fun c => set_fair match the_fair c with Some q => Some (f q) | None => None end c) l.
 
-(** The entity leaves the fair queue for good; the record keeps what it carries. *)
-Definition leave_fair (s : Z) (l : lane) : lane :=
+(** The entity leaves for good, because it ended or moves; the record keeps what it carries. *)
+Definition leave_fair (s : Z) (has_ended : bool) (l : lane) : lane :=
   match the_fair (ctl l) with
   | Some q =>
-      let '(g, q1) := fair_leave s q in upd s (set_carried g) (on_ctl (set_fair (Some q1)) l)
+      let '(g, q1) := sh_leave s has_ended q in
+      upd s (set_carried g) (on_ctl (set_fair (Some q1)) l)
   | None => l
   end.
 
@@ -573,8 +575,8 @@ Definition leave_fair (s : Z) (l : lane) : lane :=
 Definition join_place (s : Z) (e : entry) (l : lane) : lane :=
   match record_of l s with
   | Some c =>
-      if holds c =? 0 then on_fair (fair_enter s e) (mv s AtReady (upd s (set_since (now l)) l))
-      else mv s AtHeld (on_fair (fair_set_aside s) l)
+      if holds c =? 0 then on_fair (sh_enter s e) (mv s AtReady (upd s (set_since (now l)) l))
+      else mv s AtHeld (on_fair (sh_set_aside s) l)
   | None => l
   end.
 
@@ -589,6 +591,11 @@ Definition join_tail (s : Z) (e : entry) (l : lane) : lane := join_place s e (ne
 Definition book_wait (s : Z) (l : lane) : lane :=
   upd s (fun c => set_account (add_wait (now l - since c)) c) l.
 
+Definition session_of (t : Z) : Z := Z.shiftr t 32.
+
+(** The share of a session that nothing is known of. *)
+Definition neutral : luggage := fresh_luggage 1024 2.
+
 (** Whether a reference was never given out. *)
 Definition is_fresh (l : lane) (r : reference) : bool :=
   negb (memb (fst r) (keys (at_ l)))
@@ -597,11 +604,13 @@ Definition is_fresh (l : lane) (r : reference) : bool :=
 Definition note_generation (r : reference) (l : lane) : lane :=
   on_ctl (fun c => set_generations ((fst r, snd r) :: drop_key (fst r) (generations c)) c) l.
 
-Definition spawn (l : lane) (r : reference) (t p weight class : Z) : result unit * lane :=
+(** [share] is the session's, where it is new on the lane and sessions share it. *)
+Definition spawn (l : lane) (r : reference) (t p weight class : Z) (share : luggage)
+    : result unit * lane :=
   if is_fresh l r then
     let g := fresh_luggage weight class in
     let c := Coroutine (snd r) t 0 0 0 0 p 0 (arrivals (ctl l)) g empty_ledger in
-    (Done tt, join_tail (fst r) New (on_fair (adopt (fst r) g)
+    (Done tt, join_tail (fst r) New (on_fair (sh_adopt (fst r) (session_of t) g share)
                 (on_places (insert (fst r) c AtReady) (note_generation r l))))
   else (Refused NotFresh, l).
 
@@ -626,7 +635,7 @@ Definition limits (l : lane) (quantum : Z) : Z * limit :=
 (** The preemption test at a boundary: by rank alone, never by arrival. *)
 Definition prefers_another (l : lane) : bool :=
   match current (at_ l), the_fair (ctl l) with
-  | Some _, Some q => fair_prefers_another q
+  | Some _, Some q => sh_prefers_another q
   | Some (s, _), None =>
       match record_of l s, choice l with
       | Some c, Some (_, other) =>
@@ -646,7 +655,7 @@ Definition back_to_queue (s : Z) (l : lane) : lane :=
 
 Definition displace (l : lane) : lane :=
   match current (at_ l) with
-  | Some (s, _) => on_fair fair_requeue (back_to_queue s (upd s (set_account add_preemption) l))
+  | Some (s, _) => on_fair sh_requeue (back_to_queue s (upd s (set_account add_preemption) l))
   | None => l
   end.
 
@@ -667,7 +676,7 @@ Definition pick_plain (l : lane) : option (Z * Z) :=
   end.
 
 (** The same by the fair queue. *)
-Definition pick_fair (l : lane) (q : fair) : option (Z * Z) * fair :=
+Definition pick_fair (l : lane) (q : shares) : option (Z * Z) * shares :=
   let own := quantum_of (the_policy (config l)) in
   let handed :=
     match preferred (ctl l) with
@@ -675,7 +684,7 @@ Definition pick_fair (l : lane) (q : fair) : option (Z * Z) * fair :=
         match resolve l r with
         | Some _ =>
             if memb (fst r) (ready (at_ l)) then
-              match hand_to (fst r) match inherits with Rest rest => rest | _ => own end q with
+              match sh_hand_to (fst r) match inherits with Rest rest => rest | _ => own end q with
               | Some q1 => Some (fst r, q1)
               | None => None
               end
@@ -685,10 +694,10 @@ Definition pick_fair (l : lane) (q : fair) : option (Z * Z) * fair :=
     | None => None
     end in
   match handed with
-  | Some (s, q1) => (Some (s, fair_bound q1), q1)
+  | Some (s, q1) => (Some (s, sh_bound q1), q1)
   | None =>
-      match fair_pick q with
-      | (Some s, q1) => (Some (s, fair_bound q1), q1)
+      match sh_pick q with
+      | (Some s, q1) => (Some (s, sh_bound q1), q1)
       | (None, q1) => (None, q1)
       end
   end.
@@ -698,7 +707,7 @@ Definition pick (l : lane) : option (Z * Z) * lane :=
   match the_fair (ctl l) with
   | None => (pick_plain l, on_ctl (set_preferred None) l)
   | Some q =>
-      let '(picked, q1) := pick_fair l q in
+      let '(picked, q1) := pick_fair l (sh_mark (now l) q) in
       (picked, on_ctl (fun c => set_fair (Some q1) (set_preferred None c)) l)
   end.
 
@@ -732,7 +741,8 @@ Definition dispatch (l : lane) : result decision * lane :=
     let l1 := if boundary (ctl l) && prefers_another l then displace l else l in
     let l2 := on_ctl (set_boundary false) l1 in
     match current (at_ l2) with
-    | Some _ => let '(d, l3) := start_slice false false l2 in (Done d, l3)
+    | Some _ =>
+        let '(d, l3) := start_slice false false (on_fair (sh_mark (now l2)) l2) in (Done d, l3)
     | None =>
         let '(picked, l3) := pick l2 in
         match picked with
@@ -740,7 +750,7 @@ Definition dispatch (l : lane) : result decision * lane :=
         | Some (s, quantum) =>
             let switched := is_switch l3 (reference_of l3 s) in
             let l4 := make_current s quantum l3 in
-            if is_over l4 then (Done Over, l4)
+            if is_over l4 then (Done Over, on_fair (sh_charge 0 (now l4)) l4)
             else let '(d, l5) := start_slice true switched l4 in (Done d, l5)
         end
     end.
@@ -756,33 +766,33 @@ Definition is_held (l : lane) (s : Z) : bool :=
   match record_of l s with Some c => negb (holds c =? 0) | None => false end.
 
 Definition keep (s : Z) (l : lane) : stopped * lane :=
-  if is_held l s then (IsHeld, on_fair (fair_set_aside s) (leave_to s AtHeld l)) else (Kept, l).
+  if is_held l s then (IsHeld, on_fair (sh_set_aside s) (leave_to s AtHeld l)) else (Kept, l).
 
 Definition requeue (s : Z) (yielded : bool) (l : lane) : stopped * lane :=
   let l1 := upd s (set_since (now l)) (new_arrival s (settle_inheritance l)) in
-  let l2 := on_fair (if yielded then give_way else fair_requeue) l1 in
-  if is_held l2 s then (IsHeld, mv s AtHeld (on_fair (fair_set_aside s) l2))
+  let l2 := on_fair (if yielded then sh_yield else sh_requeue) l1 in
+  if is_held l2 s then (IsHeld, mv s AtHeld (on_fair (sh_set_aside s) l2))
   else (Requeued, mv s AtReady l2).
 
 Definition fall_asleep (s until : Z) (l : lane) : stopped * lane :=
-  let l1 := on_fair (fair_rest s) (upd s (set_account add_sleep) (settle_inheritance l)) in
+  let l1 := on_fair (sh_rest s) (upd s (set_account add_sleep) (settle_inheritance l)) in
   let a := arrivals (ctl l1) in
   (Waiting, mv s (AtSleeping until) (upd s (set_arrival a) (on_ctl (set_arrivals (a + 1)) l1))).
 
 Definition block (s : Z) (r : block_reason) (l : lane) : stopped * lane :=
-  (Waiting, on_fair (fair_rest s) (leave_to s (AtBlocked r) (upd s (set_account (add_block r)) l))).
+  (Waiting, on_fair (sh_rest s) (leave_to s (AtBlocked r) (upd s (set_account (add_block r)) l))).
 
 Definition finish (s : Z) (e : ending) (l : lane) : stopped * lane :=
-  (HasEnded, leave_fair s (leave_to s (AtEnded e) l)).
+  (HasEnded, leave_fair s true (leave_to s (AtEnded e) l)).
 
 Definition stop (l : lane) (used : Z) (o : outcome) : result stopped * lane :=
   match in_slice (ctl l), current (at_ l) with
   | true, Some (s, quantum) =>
-      let l0 := on_fair (fair_charge used) l in
+      let l0 := on_fair (sh_charge used (now l + used)) l in
       let left := Z.max 0 (quantum - used) in
       (* A change of weight rounds what protects; no cycle is gained by it. *)
       let rest := match the_fair (ctl l0) with
-                  | Some q => Z.min left (fair_bound q)
+                  | Some q => Z.min left (sh_bound q)
                   | None => left
                   end in
       let l1 := on_places (set_rest rest) (upd s (set_account (add_runtime used))
@@ -829,9 +839,9 @@ Definition hold (l : lane) (r : reference) (reason : Z) : result unit * lane :=
         let l1 := upd s (set_holds (Z.lor (holds c) (2 ^ reason))) l in
         (Done tt,
          match st with
-         | Ready => on_fair (fair_set_aside s) (mv s AtHeld (book_wait s l1))
+         | Ready => on_fair (sh_set_aside s) (mv s AtHeld (book_wait s l1))
          | Running =>
-             if in_slice (ctl l) then l1 else on_fair (fair_set_aside s) (leave_to s AtHeld l1)
+             if in_slice (ctl l) then l1 else on_fair (sh_set_aside s) (leave_to s AtHeld l1)
          | _ => l1
          end)
   | _, _ => (Refused Stale, l)
@@ -857,10 +867,10 @@ Definition release (l : lane) (r : reference) (reason : Z) : result unit * lane 
 (** The end of a coroutine outside a slice. *)
 Definition end_it (s : Z) (l : lane) : lane :=
   match state_at l s with
-  | Some Ready => leave_fair s (mv s (AtEnded Cancel) (book_wait s l))
-  | Some Running => leave_fair s (leave_to s (AtEnded Cancel) l)
+  | Some Ready => leave_fair s true (mv s (AtEnded Cancel) (book_wait s l))
+  | Some Running => leave_fair s true (leave_to s (AtEnded Cancel) l)
   | Some (Ended _) => l
-  | Some _ => leave_fair s (mv s (AtEnded Cancel) l)
+  | Some _ => leave_fair s true (mv s (AtEnded Cancel) l)
   | None => l
   end.
 
@@ -897,8 +907,6 @@ Fixpoint insert_by {A} (key : A -> Z) (x : A) (l : list A) : list A :=
   end.
 Fixpoint sort_by {A} (key : A -> Z) (l : list A) : list A :=
   match l with [] => [] | x :: r => insert_by key x (sort_by key r) end.
-
-Definition session_of (t : Z) : Z := Z.shiftr t 32.
 
 (** The slots of a session in the order they came to the lane. *)
 Definition session_slots (l : lane) (session : Z) : list Z :=
@@ -952,25 +960,37 @@ Definition set_share (l : lane) (r : reference) (weight class : Z) : result unit
   match resolve l r, state_at l (fst r) with
   | Some c, Some st =>
       if has_ended st then (Refused (IsEnded st), l)
-      else (Done tt, on_fair (fair_share (fst r) weight class)
+      else (Done tt, on_fair (sh_share (fst r) weight class)
               (upd (fst r) (set_carried (change_luggage weight class (carried c))) l))
   | _, _ => (Refused Stale, l)
+  end.
+
+(** Of a session, where sessions share the lane. *)
+Definition set_session_share (l : lane) (session weight class : Z) : result unit * lane :=
+  match the_fair (ctl l) with
+  | Some q =>
+      match sh_session_share session weight class q with
+      | Some q1 => (Done tt, on_ctl (set_fair (Some q1)) l)
+      | None => (Refused NoSession, l)
+      end
+  | None => (Refused NoSession, l)
   end.
 
 (** Lag does not survive a change of policy. *)
 Definition forget_lag (c : coroutine) : coroutine :=
   set_carried (fresh_luggage (g_weight (carried c)) (g_class (carried c))) c.
 
-(** A fair queue of all that are on the lane. *)
-Definition fair_of (base least : Z) (l : lane) : fair :=
+(** The shares of all that are on the lane. *)
+Definition fair_of (base least : Z) (of_sessions : bool) (l : lane) : shares :=
   let living := filter (fun e => match state_at l (fst e) with
                                  | Some (Ended _) => false
                                  | _ => true
                                  end) (records (at_ l)) in
   let arrival_of s := match record_of l s with Some c => arrival c | None => 0 end in
   let adopted :=
-    fold_left (fun f e => adopt (fst e) (carried (snd e)) f) living (new_fair base least) in
-  fold_left (fun f s => fair_enter s New f) (sort_by arrival_of (ready (at_ l))) adopted.
+    fold_left (fun f e => sh_adopt (fst e) (session_of (tag (snd e))) (carried (snd e)) neutral f)
+      living (new_shares base least of_sessions) in
+  fold_left (fun f s => sh_enter s New f) (sort_by arrival_of (ready (at_ l))) adopted.
 
 (** Another policy: arrivals stay, the current coroutine goes back to its place. *)
 Definition set_policy (l : lane) (p : policy) : result unit * lane :=
@@ -980,7 +1000,7 @@ Definition set_policy (l : lane) (p : policy) : result unit * lane :=
     let l2 := with_policy p (on_ctl (fun c => set_streak 0 (set_preferred None c)) l1) in
     let l3 := fold_left (fun l s => upd s forget_lag l) (keys (at_ l2)) l2 in
     (Done tt, on_ctl (set_fair match p with
-                               | FairShare base least => Some (fair_of base least l3)
+                               | FairShare base least x => Some (fair_of base least x l3)
                                | _ => None
                                end) l3).
 
@@ -1037,11 +1057,21 @@ Definition depart (l : lane) (s : Z) : option traveller * lane :=
   if is_in_slice l s then (None, l)
   else
     let l0 := match state_at l s with Some Running => back_to_queue s l | _ => l end in
-    let l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s l0 end in
+    let l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s false l0 end in
     match record_of l1 s, state_at l1 s with
     | Some c, Some st => (Some (Traveller c (place_of st) (now l1 - since c)), forget s l1)
     | _, _ => (None, l)
     end.
+
+(** What a session takes along, before its coroutines depart; and where it arrives. *)
+Definition depart_session (l : lane) (session : Z) : option luggage * lane :=
+  match the_fair (ctl l) with
+  | Some q => let '(g, q1) := sh_depart session q in (g, on_ctl (set_fair (Some q1)) l)
+  | None => (None, l)
+  end.
+
+Definition receive_session (session : Z) (g : option luggage) (l : lane) : lane :=
+  match g with Some g => on_fair (sh_receive session g) l | None => l end.
 
 Definition receive (l : lane) (r : reference) (t : traveller) (stolen : bool)
     : result unit * lane :=
@@ -1057,10 +1087,11 @@ Definition receive (l : lane) (r : reference) (t : traveller) (stolen : bool)
                (priority old) (tokens old) a g (add_migration stolen (account old)) in
     let l2 := on_places (insert (fst r) c (t_place t))
                 (on_ctl (set_arrivals (a + 1)) (note_generation r l1)) in
+    let adopted := sh_adopt (fst r) (session_of (tag old)) g neutral in
     (Done tt, match t_place t with
               | AtEnded _ => l2
-              | AtReady => on_fair (fun q => fair_enter (fst r) Moved (adopt (fst r) g q)) l2
-              | _ => on_fair (adopt (fst r) g) l2
+              | AtReady => on_fair (fun q => sh_enter (fst r) Moved (adopted q)) l2
+              | _ => on_fair adopted l2
               end)
   else (Refused NotFresh, l).
 
@@ -1326,10 +1357,10 @@ Proof. unfold count_wake; good. Qed.
 Lemma good_on_fair : forall f l, Good l -> Good (on_fair f l).
 Proof. unfold on_fair; good. Qed.
 
-Lemma good_leave_fair : forall s l, Good l -> Good (leave_fair s l).
+Lemma good_leave_fair : forall s e l, Good l -> Good (leave_fair s e l).
 Proof.
-  unfold leave_fair; intros s l G; destruct (the_fair (ctl l)) as [q |]; auto.
-  destruct (fair_leave s q); good.
+  unfold leave_fair; intros s e l G; destruct (the_fair (ctl l)) as [q |]; auto.
+  destruct (sh_leave s e q); good.
 Qed.
 #[local] Hint Resolve good_on_fair good_leave_fair : lane.
 
@@ -1397,7 +1428,7 @@ Qed.
 
 (** ** Every operation *)
 
-Lemma good_spawn : forall l r t p w c, Good l -> Good (snd (spawn l r t p w c)).
+Lemma good_spawn : forall l r t p w c g, Good l -> Good (snd (spawn l r t p w c g)).
 Proof. unfold spawn; intros; destruct (is_fresh l r); simpl; good. Qed.
 
 Lemma good_dispatch : forall l, Good l -> Good (snd (dispatch l)).
@@ -1412,11 +1443,13 @@ Proof.
   assert (G2 : Good l2) by (unfold l2; good).
   clearbody l2.
   destruct (current (at_ l2)) as [? |].
-  - pose proof (good_start false false l2 G2) as H.
-    destruct (start_slice false false l2); exact H.
+  - set (l3 := on_fair (sh_mark (now l2)) l2).
+    assert (G3 : Good l3) by (unfold l3; good).
+    pose proof (good_start false false l3 G3) as H.
+    destruct (start_slice false false l3); exact H.
   - assert (G3 : Good (snd (pick l2))).
-    { unfold pick; destruct (the_fair (ctl l2)) as [q |]; [destruct (pick_fair l2 q) |]; simpl;
-        good. }
+    { unfold pick; destruct (the_fair (ctl l2)) as [q |];
+        [destruct (pick_fair l2 (sh_mark (now l2) q)) |]; simpl; good. }
     destruct (pick l2) as [[[s q] |] l3]; simpl in G3; [| simpl; good].
     destruct (is_over (make_current s q l3)); [simpl; good |].
     pose proof (good_start true (is_switch l3 (reference_of l3 s)) (make_current s q l3)
@@ -1493,6 +1526,18 @@ Proof. intros l r p G; unfold set_priority; refused_or_good. Qed.
 Lemma good_set_share : forall l r w c, Good l -> Good (snd (set_share l r w c)).
 Proof. intros l r w c G; unfold set_share; refused_or_good. Qed.
 
+Lemma good_set_session_share : forall l k w c, Good l -> Good (snd (set_session_share l k w c)).
+Proof. intros l k w c G; unfold set_session_share; refused_or_good. Qed.
+
+Lemma good_depart_session : forall l k, Good l -> Good (snd (depart_session l k)).
+Proof.
+  intros l k G; unfold depart_session; destruct (the_fair (ctl l)) as [q |]; auto.
+  destruct (sh_depart k q); simpl; good.
+Qed.
+
+Lemma good_receive_session : forall k g l, Good l -> Good (receive_session k g l).
+Proof. intros k g l G; unfold receive_session; destruct g; good. Qed.
+
 Lemma good_set_policy : forall l p, Good l -> Good (snd (set_policy l p)).
 Proof.
   intros l p G; unfold set_policy; destruct (in_slice (ctl l)); auto; cbv zeta; simpl.
@@ -1533,7 +1578,7 @@ Proof.
   set (l0 := match state_at l s with Some Running => back_to_queue s l | _ => l end).
   assert (G0 : Good l0) by (unfold l0; destruct (state_at l s) as [[] |]; good).
   clearbody l0.
-  set (l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s l0 end).
+  set (l1 := match state_at l0 s with Some (Ended _) => l0 | _ => leave_fair s false l0 end).
   assert (G1 : Good l1) by (unfold l1; destruct (state_at l0 s) as [[] |]; good).
   clearbody l1; destruct (record_of l1 s), (state_at l1 s); simpl; good.
 Qed.
@@ -1547,7 +1592,7 @@ Qed.
 (** ** One theorem for all operations *)
 
 Inductive request :=
-| RSpawn (r : reference) (t p weight class : Z)
+| RSpawn (r : reference) (t p weight class : Z) (share : luggage)
 | RDispatch
 | RStop (used : Z) (o : outcome)
 | RWake (r : reference) (s : wake_source)
@@ -1559,18 +1604,21 @@ Inductive request :=
 | RPrefer (r : reference)
 | RSetPriority (r : reference) (p : Z)
 | RSetShare (r : reference) (weight class : Z)
+| RSetSessionShare (session weight class : Z)
 | RSetPolicy (p : policy)
 | RBeginWave (s : span)
 | RAlign (t : Z)
 | REndFrame
 | RBeginFrame (f : Z)
 | RInbox
+| RDepartSession (session : Z)
+| RReceiveSession (session : Z) (g : option luggage)
 | RDepart (s : Z)
 | RReceive (r : reference) (t : traveller) (stolen : bool).
 
 Definition step (l : lane) (q : request) : lane :=
   match q with
-  | RSpawn r t p w c => snd (spawn l r t p w c)
+  | RSpawn r t p w c g => snd (spawn l r t p w c g)
   | RDispatch => snd (dispatch l)
   | RStop u o => snd (stop l u o)
   | RWake r s => snd (wake l r s)
@@ -1582,12 +1630,15 @@ Definition step (l : lane) (q : request) : lane :=
   | RPrefer r => snd (prefer l r)
   | RSetPriority r p => snd (set_priority l r p)
   | RSetShare r w c => snd (set_share l r w c)
+  | RSetSessionShare k w c => snd (set_session_share l k w c)
   | RSetPolicy p => snd (set_policy l p)
   | RBeginWave s => begin_wave l s
   | RAlign t => align l t
   | REndFrame => snd (end_frame l)
   | RBeginFrame f => snd (begin_frame l f)
   | RInbox => book OInbox l
+  | RDepartSession k => snd (depart_session l k)
+  | RReceiveSession k g => receive_session k g l
   | RDepart s => snd (depart l s)
   | RReceive r t b => snd (receive l r t b)
   end.
@@ -1597,6 +1648,7 @@ Proof.
   intros q l G; destruct q; unfold step;
     auto using good_spawn, good_dispatch, good_stop, good_wake, good_hold, good_release,
       good_cancel, good_reap, good_end_session, good_prefer, good_set_priority, good_set_share,
+      good_set_session_share, good_depart_session, good_receive_session,
       good_set_policy, good_begin_wave, good_align, good_end_frame, good_begin_frame, good_book,
       good_depart, good_receive.
 Qed.

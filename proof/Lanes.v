@@ -92,7 +92,7 @@ Definition deliver (m : lanes) (p : post) (fresh : list reference)
   | EPublish t pr =>
       match fresh with
       | r :: more =>
-          let '(d, m1) := on (p_to p) (fun l => spawn (booked l) r t pr 1024 2) m in
+          let '(d, m1) := on (p_to p) (fun l => spawn (booked l) r t pr 1024 2 neutral) m in
           (Published r d, m1, more)
       | [] => (Published (0, 0) (Refused NotFresh), m, [])
       end
@@ -183,7 +183,9 @@ Definition migrate (session from to : Z) (fresh : list reference) (stolen : bool
   | Refused r => (Refused r, m)
   | Done slots =>
       let '(_, m1) := on to (fun l => (tt, if stolen then book OSteal l else l)) m in
-      let '(tags, m2) := carry slots from to fresh stolen m1 in (Done tags, m2)
+      let '(g, m2) := on from (fun l => depart_session l session) m1 in
+      let '(_, m3) := on to (fun l => (tt, receive_session session g l)) m2 in
+      let '(tags, m4) := carry slots from to fresh stolen m3 in (Done tags, m4)
   end.
 
 Fixpoint distinct (l : list Z) : list Z :=
@@ -315,7 +317,8 @@ Proof.
   destruct (p_effect p) as [r s | t pr | r s].
   - specialize (W r s); destruct (on (p_to p) _ m); exact W.
   - destruct fresh as [| r more]; auto.
-    assert (S : AllGood (snd (on (p_to p) (fun l => spawn (book OInbox l) r t pr 1024 2) m)))
+    assert (S : AllGood (snd (on (p_to p)
+      (fun l => spawn (book OInbox l) r t pr 1024 2 neutral) m)))
       by (apply all_good_on; auto; intros; apply good_spawn, good_book; auto).
     destruct (on (p_to p) _ m); exact S.
   - specialize (W r s); destruct (on (p_to p) _ m) as [d m1]; simpl in W.
@@ -362,8 +365,14 @@ Proof.
                 (fun l K => if stolen as b return Good (snd (tt, if b then book OSteal l else l))
                             then good_book OSteal l K else K) G) as B.
   destruct (on to _ m) as [u m1]; simpl in B.
-  pose proof (all_good_carry slots from to fresh stolen m1 B) as H.
-  destruct (carry slots from to fresh stolen m1); exact H.
+  pose proof (all_good_on from (fun l => depart_session l session) m1
+                (fun l K => good_depart_session l session K) B) as D.
+  destruct (on from _ m1) as [g m2]; simpl in D.
+  pose proof (all_good_on to (fun l => (tt, receive_session session g l)) m2
+                (fun l K => good_receive_session session g l K) D) as E.
+  destruct (on to _ m2) as [v m3]; simpl in E.
+  pose proof (all_good_carry slots from to fresh stolen m3 E) as H.
+  destruct (carry slots from to fresh stolen m3); exact H.
 Qed.
 
 Lemma all_good_steal : forall thief banned fresh m,

@@ -1,26 +1,26 @@
-(** How far service under the fair policy is from the exact share, at both levels: of sessions on a
-    lane, and of the coroutines of a session.
+(** How far service under the fair policy is from the exact share, at both levels: of sessions on
+    a lane, and of the coroutines of a session.
 
     Sessions whose coroutines are always ready and use their slices up: [rounds] is any number of
     picks, each followed by a slice of the lane's time (guest cycles, the pick, the switch and the
-    wakes) of at most the bound of the pick and [g] cycles. A session may keep the lane over several
-    slices; the bound of a pick is the smaller one of both levels. [S] is at least the shortest slice
-    of the sessions, [T] at least the shortest slice of each session's coroutines. Service is exact.
-    W and w are the weights of all sessions and of one, X and x their service; U, u, Y, y the same of
-    the coroutines of the session.
+    wakes) of at most the bound of the pick and [g] cycles. A session may keep the lane over
+    several slices; the bound of a pick is the smaller one of both levels. [S] is at least the
+    shortest slice of the sessions, [T] at least the shortest slice of each session's coroutines.
+    Service is exact. W and w are the weights of all sessions and of one, X and x their service;
+    U, u, Y, y the same of the coroutines of the session.
 
-    - [sessions_ahead]: no session is ahead of its share w / W of X by more than S + g + 1 cycles and
-      rounding, at every time, for every sequence of picks.
+    - [sessions_ahead]: no session is ahead of its share w / W of X by more than S + g + 1 cycles
+      and rounding, at every time, for every sequence of picks.
     - [sessions_behind]: so none is behind it by more than n - 1 times that.
-    - [coroutines_ahead], [coroutines_behind]: the same for the coroutines of each session and Y, with
-      T + g cycles.
+    - [coroutines_ahead], [coroutines_behind]: the same for the coroutines of each session and Y,
+      with T + g cycles.
     - [service_is_one]: the service of a session is that of its coroutines.
-    - [both_levels_ahead]: so no coroutine is ahead of its part of its session's part of X by more than
-      the two errors together.
+    - [both_levels_ahead]: so no coroutine is ahead of its part of its session's part of X by more
+      than the two errors together.
     - [equal_starts]: a lane on which nothing has run yet satisfies the premises.
 
-    Not covered: yields, sleeps, arrivals, changes of weight, handoff, moves; the sharp bound behind the
-    share (docs/fair.md); slices that the end of a wave interrupts. *)
+    Not covered: yields, sleeps, arrivals, changes of weight, handoff, moves; the sharp bound
+    behind the share (docs/fair.md); slices that the end of a wave interrupts. *)
 
 From Coq Require Import ZArith List Bool Lia.
 From Wavelock Require Import Fair FairBound Shares.
@@ -200,7 +200,8 @@ Proof.
     { destruct (fair_get f1 s) as [d|] eqn:E.
       - unfold fair_get in E. apply find_in in E. f_equal.
         eapply (same_competitor s d _ (f_all f1)); eauto. unfold f1. rewrite keys_set. exact Hnd.
-      - exfalso. unfold fair_get in E. clear - E I1. induction (f_all f1) as [|[k x] r IH]; [destruct I1|].
+      - exfalso. unfold fair_get in E. clear - E I1.
+        induction (f_all f1) as [|[k x] r IH]; [destruct I1|].
         cbn in E. destruct (Z.eqb_spec k s) as [->|Hne]; [discriminate|].
         destruct I1 as [I1|I1]; [congruence|auto]. }
     rewrite G. cbn. lia.
@@ -295,7 +296,8 @@ Proof.
   intros HS Hg (Hw & Hsl & Ha & _) (Hl & c & e0 & Hin & E1 & E2 & E3 & E4) Hn u1.
   destruct (lane_only_found s u Hl (proj1 Hw)) as (c' & Hc' & Ho).
   assert (c' = c) by (eapply same_competitor; [exact (proj1 Hw)|exact Hc'|exact Hin]). subst c'.
-  destruct (charge_lane s c n u Hl Hw Ho Hin ltac:(lia)) as (C1 & C2 & C3 & C4 & C5 & d & D1 & D2 & D3 & D4).
+  destruct (charge_lane s c n u Hl Hw Ho Hin ltac:(lia))
+    as (C1 & C2 & C3 & C4 & C5 & d & D1 & D2 & D3 & D4).
   fold u1 in C1, C2, C3, C4, C5, D1, D2.
   assert (U := units_positive).
   assert (Wc : 0 < f_weight c /\ 0 <= f_remainder c < f_weight c).
@@ -316,7 +318,8 @@ Proof.
   - rewrite C5. apply (add_ahead_since s _ _ _ (f_weight c) (exact c) e0); auto; try nia.
     apply whole_sound. exact Hw.
   - destruct (Z.leb_spec (f_protected u1) (f_v d)) as [Lp|Lp].
-    + left. unfold fair_bound. rewrite D1. destruct (Z.leb_spec (f_protected u1) (f_v d)); [auto|lia].
+    + left. unfold fair_bound. rewrite D1.
+      destruct (Z.leb_spec (f_protected u1) (f_v d)); [auto|lia].
     + right. split; auto. exists d, e0. split; auto. split; [nia|].
       rewrite C5, D3, D4, add_weights, add_served.
       * split; [|split].
@@ -402,7 +405,8 @@ Proof.
   assert (Lc : Forall (fun e => competes (snd e) = true) (f_all (fair_set s (fset_at FLane) f))).
   { rewrite set_all. apply Forall_forall. intros e He. apply in_map_iff in He.
     destruct He as (e0 & <- & He0). unfold AllQueued in Hq. rewrite Forall_forall in Hq.
-    specialize (Hq e0 He0). destruct (fst e0 =? s); [reflexivity|]. apply queued_competes. exact Hq. }
+    specialize (Hq e0 He0). destruct (fst e0 =? s); [reflexivity|].
+    apply queued_competes. exact Hq. }
   assert (L1 : fair_bound f1 <= T).
   { assert (B := bound_is_a_slice f s f1 Hq Hw Hp).
     assert (L : least_slice (fair_set s (fset_at FLane) f) <= T).
@@ -518,7 +522,8 @@ Proof.
   assert (Hc : holder c1 = Some k).
   { rewrite Ec. unfold holder. cbn.
     destruct (lane_only_found k v1 C3 (proj1 C1)) as (x & _ & ->). reflexivity. }
-  assert (Lr : h_lower (round n i) = map (fun e => if fst e =? k then (fst e, f2) else e) (h_lower h)).
+  assert (Lr : h_lower (round n i)
+               = map (fun e => if fst e =? k then (fst e, f2) else e) (h_lower h)).
   { unfold round. fold c1. unfold sh_requeue. rewrite Hc.
     change (h_lower (on_upper _ (on_group k fair_requeue c1)))
       with (h_lower (on_group k fair_requeue c1)).
@@ -604,7 +609,8 @@ Theorem sessions_ahead S T g h k u s c : 0 <= S -> 0 <= g -> Both S T g h -> rou
   W * exact c - f_weight c * served (view (f_all u))
   <= W * f_weight c + (W - f_weight c) * ((S + g + 1) * units).
 Proof.
-  intros HS Hg Hb Hr Hu Hin W. destruct (both_levels S T g h k HS Hg Hb Hr) as (u' & Hu' & _ & Hup & _).
+  intros HS Hg Hb Hr Hu Hin W.
+  destruct (both_levels S T g h k HS Hg Hb Hr) as (u' & Hu' & _ & Hup & _).
   assert (u' = u) by congruence. subst u'. destruct Hup as (_ & _ & Ha & _).
   apply (Ha s (f_weight c) (exact c)). unfold view. apply in_map_iff. exists (s, c). auto.
 Qed.
@@ -617,7 +623,8 @@ Theorem sessions_behind S T g h k u s c : 0 <= S -> 0 <= g -> Both S T g h -> ro
   <= W * (W - f_weight c)
      + (W * (Z.of_nat (length (f_all u)) - 1) - (W - f_weight c)) * ((S + g + 1) * units).
 Proof.
-  intros HS Hg Hb Hr Hu Hin W. destruct (both_levels S T g h k HS Hg Hb Hr) as (u' & Hu' & _ & Hup & _).
+  intros HS Hg Hb Hr Hu Hin W.
+  destruct (both_levels S T g h k HS Hg Hb Hr) as (u' & Hu' & _ & Hup & _).
   assert (u' = u) by congruence. subst u'. destruct Hup as (_ & _ & Ha & _).
   assert (Iv : In (s, (f_weight c, exact c)) (view (f_all u))).
   { unfold view. apply in_map_iff. exists (s, c). auto. }
@@ -698,7 +705,8 @@ Qed.
 Theorem equal_starts S T g h u v : 0 <= S -> 0 <= T -> 0 <= g -> h_upper h = Some u ->
   f_all (h_new h) = [] -> NoDup (map fst (h_lower h)) ->
   (forall f, (f = u /\ SliceOf S f) \/ (In f (map snd (h_lower h)) /\ SliceOf T f) ->
-     AllQueued f /\ Whole f /\ Forall (fun e => f_v (snd e) = v /\ f_remainder (snd e) = 0) (f_all f)) ->
+     AllQueued f /\ Whole f
+     /\ Forall (fun e => f_v (snd e) = v /\ f_remainder (snd e) = 0) (f_all f)) ->
   SliceOf S u -> Forall (fun e => SliceOf T (snd e)) (h_lower h) ->
   Both S T g h.
 Proof.

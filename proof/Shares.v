@@ -1,9 +1,9 @@
 (** Fair sharing on a lane as an executable model (docs/fair.md): coroutines compete directly (the
     flat form), or sessions compete and the coroutines of each session compete for its part.
 
-    Both levels are queues of [Fair]; this file has what connects them. It follows the naive model of
-    the kernel's tests. Elsewhere: one queue ([Fair]), which operation of a lane is which event here
-    ([Lane]), how far service is from the shares ([ShareBound]). *)
+    Both levels are queues of [Fair]; this file has what connects them. It follows the naive model
+    of the kernel's tests. Elsewhere: one queue ([Fair]), which operation of a lane is which event
+    here ([Lane]), how far service is from the shares ([ShareBound]). *)
 
 From Coq Require Import ZArith List Bool.
 From Wavelock Require Import Fair.
@@ -192,7 +192,8 @@ Definition sh_requeue (h : shares) : shares :=
   match holder h with
   | None => h
   | Some k =>
-      on_upper (fun u => if (fair_bound u =? 0) || fair_prefers_another u then fair_requeue u else u)
+      on_upper
+        (fun u => if (fair_bound u =? 0) || fair_prefers_another u then fair_requeue u else u)
         (on_group k fair_requeue h)
   end.
 

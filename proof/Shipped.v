@@ -4,16 +4,16 @@
 
     - [shipped_is_every_release]: it is [admit] with the terms of [every_release].
     - [kernel_terms_valid]: the terms that a lane of the kernel has ([lane_terms]) are valid.
-    - [sporadic_windows]: jobs of a context that are released at least a period apart, each of at most
-      the budget, release at most the budget in any window of one period.
-    - [shipped_meets_deadlines]: so a set that the code's test accepts on a lane meets its deadlines, if
-      its jobs are such jobs, the lane serves the earliest deadline first where it loses no time, and
-      it loses no more than one blocking time, one wait per wave, an overrun per context that is due,
-      and the releases of all contexts.
+    - [sporadic_windows]: jobs of a context that are released at least a period apart, each of at
+      most the budget, release at most the budget in any window of one period.
+    - [shipped_meets_deadlines]: so a set that the code's test accepts on a lane meets its
+      deadlines, if its jobs are such jobs, the lane serves the earliest deadline first where it
+      loses no time, and it loses no more than one blocking time, one wait per wave, an overrun
+      per context that is due, and the releases of all contexts.
 
-    Numbers are unbounded here; the code saturates at 2^64, and stops at 4,096 points as this does.
-    Premises that remain: the losses, and that a ring with several refills is one job per period (it
-    can be released several times in one). *)
+    Numbers are unbounded here; the code saturates at 2^64, and stops at 4,096 points as this
+    does. Premises that remain: the losses, and that a ring with several refills is one job per
+    period (it can be released several times in one). *)
 
 From Coq Require Import ZArith List Bool Lia.
 From Wavelock Require Import Admission.
@@ -55,7 +55,7 @@ Fixpoint shipped_descend (k : lane_terms) (cs : list demand) (points : nat) (bef
         else shipped_descend k cs n (div_up (demand * 1000) (Z.max (l_cap k) 1) - 1)
   end.
 
-(** What the loop over the contexts adds up: utilisation, density, offset, nearest deadline, fixed. *)
+(** What the loop over the contexts adds up. *)
 Record sums := Sums { u_util : Z; u_density : Z; u_offset : Z; u_nearest : Z; u_fixed : Z }.
 
 Definition shipped_part (a b : Z) : Z := div_up (a * one) (Z.max b 1).
@@ -164,7 +164,8 @@ Qed.
 
 Lemma sums_are k cs : Forall valid_demand cs -> forall u,
   fold_left (add_context k) cs u =
-  Sums (u_util u + sum (fun c => part (d_budget c) (d_period c) + part (l_release k) (d_period c)) cs)
+  Sums
+    (u_util u + sum (fun c => part (d_budget c) (d_period c) + part (l_release k) (d_period c)) cs)
     (u_density u
      + sum (fun c => part (d_budget c) (d_deadline c) + part (l_release k) (d_period c)) cs)
     (u_offset u + sum (fun c => div_up (d_budget c * (d_period c - d_deadline c)) (d_period c)) cs)
@@ -173,7 +174,8 @@ Lemma sums_are k cs : Forall valid_demand cs -> forall u,
 Proof.
   intros F. induction F as [|c r (B & D & P) F IH]; intros u; cbn [fold_left sum fold_right].
   - destruct u; cbn. f_equal; lia.
-  - rewrite IH. unfold add_context, shipped_part, part. cbn [u_util u_density u_offset u_nearest u_fixed].
+  - rewrite IH. unfold add_context, shipped_part, part.
+    cbn [u_util u_density u_offset u_nearest u_fixed].
     replace (Z.max (d_period c) 1) with (d_period c) by lia.
     replace (Z.max (d_deadline c) 1) with (d_deadline c) by lia.
     f_equal; try lia.
@@ -183,7 +185,8 @@ Proof.
     apply G.
 Qed.
 
-Lemma nearest_is cs : Near cs -> (nearest cs farthest =? farthest) = match cs with [] => true | _ => false end.
+Lemma nearest_is cs : Near cs ->
+  (nearest cs farthest =? farthest) = match cs with [] => true | _ => false end.
 Proof.
   intros F. unfold nearest. destruct F as [|c r H F]; [reflexivity|]. cbn [fold_right].
   apply Z.eqb_neq. lia.
@@ -201,12 +204,15 @@ Theorem shipped_is_every_release k cs : valid_terms (terms_of k) -> Forall valid
 Proof.
   intros V F N. unfold shipped_admit, admit.
   set (e := every_release (terms_of k) cs).
-  set (b := match l_boundary k with Some b => b | None => (1, 0) end). destruct b as [every cost] eqn:Eb.
+  set (b := match l_boundary k with Some b => b | None => (1, 0) end).
+  destruct b as [every cost] eqn:Eb.
   rewrite (sums_are k cs F). cbn [u_util u_density u_offset u_nearest u_fixed].
-  assert (Bd : shipped_part cost every = sum (fun b => part (snd b) (fst b)) (t_boundaries (terms_of k))
+  assert (Bd : shipped_part cost every
+               = sum (fun b => part (snd b) (fst b)) (t_boundaries (terms_of k))
                /\ cost = sum snd (t_boundaries (terms_of k))).
   { destruct V as (_ & _ & _ & Vb & _). unfold terms_of in *. cbn [t_boundaries] in *.
-    unfold b in Eb. clear b. destruct (l_boundary k) as [[x y]|]; injection Eb as <- <-; cbn [sum fst snd].
+    unfold b in Eb. clear b.
+    destruct (l_boundary k) as [[x y]|]; injection Eb as <- <-; cbn [sum fst snd].
     - inversion Vb as [|? ? [P1 P2] _]; subst. cbn [fst] in P1. unfold shipped_part, part.
       replace (Z.max x 1) with x by lia. lia.
     - unfold shipped_part, part, div_up. cbn. lia. }
@@ -235,7 +241,8 @@ Proof.
     f_equal. f_equal. lia. }
   assert (X : l_blocking k + cost + sum (fun _ => l_overrun k + l_release k) cs = fixed e cs).
   { unfold fixed, boundary_once, e. cbn [every_release t_boundaries t_blocking t_overrun].
-    rewrite sum_app, sum_map, B2, sum_plus. cbn [snd terms_of t_blocking t_overrun t_release]. lia. }
+    rewrite sum_app, sum_map, B2, sum_plus.
+    cbn [snd terms_of t_blocking t_overrun t_release]. lia. }
   rewrite U, D, O, X.
   change (fold_right (fun c m => Z.min (d_deadline c) m) farthest cs) with (nearest cs farthest).
   rewrite (nearest_is cs N). assert (P := nearest_positive cs F).
@@ -247,8 +254,8 @@ Qed.
 
 (** ** A lane of the kernel *)
 
-(** `Tier::terms`: [gap] is the lane's longest gap, [wave] its waves' length in cycles, and the costs
-    are of a switch, a refill and a timer. *)
+(** `Tier::terms`: [gap] is the lane's longest gap, [wave] its waves' length in cycles, and the
+    costs are of a switch, a refill and a timer. *)
 Definition kernel_lane (gap switch refill timer cap : Z) (wave : option Z) : lane_terms :=
   LaneTerms (gap + switch) gap (refill + timer)
     match wave with Some w => Some (w, gap) | None => None end cap.
@@ -284,7 +291,8 @@ Proof.
     - intros y z Hy Hz. apply Hu; cbn; auto. }
   destruct (p x) eqn:E; [|lia].
   assert (Z0 : sum (fun x => if p x then f x else 0) r = 0).
-  { transitivity (sum (fun _ : A => 0) r); [|apply sum_zero]. apply sum_ext. intros y Hy. destruct (p y) eqn:Ey; auto.
+  { transitivity (sum (fun _ : A => 0) r); [|apply sum_zero]. apply sum_ext. intros y Hy.
+    destruct (p y) eqn:Ey; auto.
     exfalso. assert (Exy : x = y) by (apply Hu; cbn; auto). subst y. auto. }
   assert (H := Hf x (or_introl eq_refl) E). lia.
 Qed.
@@ -342,8 +350,8 @@ Proof.
     unfold k, kernel_lane, terms_of, boundary. cbn. destruct wave as [w|]; cbn; lia.
 Qed.
 
-(** The set of [Admission.late_set] on a lane with a longest gap of 50: beside 50 others it is refused,
-    alone it is admitted. *)
+(** The set of [Admission.late_set] on a lane with a longest gap of 50: beside 50 others it is
+    refused, alone it is admitted. *)
 Example shipped_refuses : shipped_admit (kernel_lane 50 24 12 8 950 None) (late_set 50) = false.
 Proof. vm_compute; reflexivity. Qed.
 Example shipped_admits : shipped_admit (kernel_lane 50 24 12 8 950 None) (late_set 0) = true.

@@ -13,9 +13,9 @@
 
     Modelled: spawn, join, cancel, detach, exit, faults, yield, sleep, numbers over channels of any
     lane with credits, select, close, channels made by guests, input, output, split sessions,
-    handoff, steal, frames, jumps and deadlock.
-    Not modelled: byte messages, calls, contexts, caps, balance, WASI, limits other than that of
-    coroutines, digests. Nothing is proved of this file.
+    handoff, steal, balance, frames, jumps and deadlock.
+    Not modelled: byte messages, calls, contexts, caps, parks and waits for sessions, WASI, limits
+    other than that of coroutines, digests. Nothing is proved of this file.
 
     Elsewhere: guests and their text ([checks/oracle]), extraction (oracle/Extract.v). *)
 
@@ -236,7 +236,7 @@ Record lane_state := LaneState {
 
 Record config := Config {
   f_lanes : Z; f_frame_cycles : Z; f_span_picks : bool; f_span : Z; f_last : Z; f_handoff : bool;
-  f_steal : bool; f_coroutines : Z }.
+  f_steal : bool; f_balance : bool; f_coroutines : Z; f_policy : policy }.
 
 Inductive phase := AtBoundary | InFrame | Done_ (outcome : Z).
 
@@ -895,8 +895,12 @@ Definition select_op (i s slot began : Z) (hs : list Z) (w : world) : done * wor
 Definition publish (i s slot : Z) (w : world) : reference * world :=
   let x := at_session w s in
   let r := (l_fresh (at_lane w i), 0) in
+  let of_sessions := match f_policy (w_config w) with FairShare _ _ b => b | _ => false end in
+  (* Where sessions share the lane, the coroutines of one are equals. *)
+  let '(weight, class) := if of_sessions then (1024, 2) else (s_weight x, s_class x) in
   (r, on_lane i (fun l => on_kernel (fun k =>
-        snd (spawn k r (s * two32 + slot) (s_priority x) (s_weight x) (s_class x)))
+        snd (spawn k r (s * two32 + slot) (s_priority x) weight class
+               (Fair.fresh_luggage (s_weight x) (s_class x))))
         (take_fresh l)) w).
 
 Definition next_slot (s : session) : Z :=
@@ -1414,8 +1418,10 @@ Definition move_session (s from to : Z) (stolen : bool) (w : world) : world :=
   let arrival_of k := match record_of l k with Some c => arrival c | None => 0 end in
   let movers := sort_by arrival_of (session_slots l s) in
   let w1 := on_lane to (on_kernel (fun l => if stolen then book OSteal l else l)) w in
-  let w2 := fold_left (carry_one from to stolen) movers w1 in
-  let w3 := on_session s (set_home to) w2 in
+  let '(g, k) := depart_session (l_kernel (at_lane w1 from)) s in
+  let w2 := on_lane to (on_kernel (receive_session s g)) (on_lane from (set_kernel k) w1) in
+  let w3 := on_session s (set_home to)
+              (fold_left (carry_one from to stolen) movers w2) in
   let x := at_session w3 s in
   let channels := map (fun k => (s, k)) (numbers_below (length (s_channels x)))
                   ++ map p_channel (s_ports x) in
@@ -1437,6 +1443,91 @@ Definition close_wave (w : world) : world :=
   let w1 := with_lanes (map (on_kernel (fun l => align l t)) (w_lanes w)) w in
   let w2 := settle 100 (with_wave (w_wave w1 + 1) w1) in
   if f_steal (w_config w2) then fold_left steal_for (all_lanes w2) w2 else w2.
+
+(** ** Balance, at a frame's end [14] *)
+
+Definition load_of (w : world) (i : Z) : Z :=
+  let p := at_ (l_kernel (at_lane w i)) in count (ready p) + count (current_slot p).
+
+(** Of the lanes that are alone, the first with the most that could run and the first with the
+    fewest, with their difference. *)
+Definition unequal_lanes (w : world) : option (Z * Z * Z) :=
+  match filter (is_alone w) (all_lanes w) with
+  | [] => None
+  | x :: r =>
+      let from := fold_left (fun m i => if load_of w m <? load_of w i then i else m) r x in
+      let to := fold_left (fun m i => if load_of w i <? load_of w m then i else m) r x in
+      let ahead := load_of w from - load_of w to in
+      if 0 <? ahead then Some (from, to, ahead) else None
+  end.
+
+(** Moves while lanes get closer, at most [fuel] times; with whether a session moved. *)
+Fixpoint balance_moves (fuel : nat) (moved : bool) (w : world) : bool * world :=
+  match fuel, unequal_lanes w with
+  | S k, Some (from, to, ahead) =>
+      let l := l_kernel (at_lane w from) in
+      match offer w l (w_frame w) with
+      | Some s =>
+          if ahead <=? count (session_slots l s) then (moved, w)
+          else balance_moves k true (move_session s from to false w)
+      | None => (moved, w)
+      end
+  | _, _ => (moved, w)
+  end.
+
+(** The sessions of a lane that a steal would inspect and that could run: session, coroutines, and
+    migrations of its first coroutine. *)
+Definition runnable_sessions (l : lane) (round : Z) : list (Z * Z * Z) :=
+  let sessions := Lanes.distinct (sort_by (fun x => x)
+                    (map (fun e => session_of (tag (snd e))) (records (at_ l)))) in
+  match sessions with
+  | [] => []
+  | _ =>
+      let first := Z.to_nat (round mod count sessions) in
+      let runs s := existsb (fun k => memb k (ready (at_ l))) (firstn 8 (session_slots l s))
+                    || existsb (fun k => memb k (current_slot (at_ l))) (session_slots l s) in
+      map (fun s =>
+          let slots := session_slots l s in
+          let moved := match record_of l (hd 0 slots) with
+                       | Some c => migrations (account c)
+                       | None => 0
+                       end in
+          (s, count slots, moved))
+        (filter runs (firstn 8 (Lanes.rotate first sessions)))
+  end.
+
+Definition turn_coroutines : Z := 8.
+Definition turn_cycles : Z := 65536.
+
+(** Sessions that cannot be divided evenly take turns on the emptier lane. *)
+Definition take_turns (w : world) : world :=
+  match unequal_lanes w with
+  | None => w
+  | Some (from, to, ahead) =>
+      let found i := runnable_sessions (l_kernel (at_lane w i)) (w_frame w) in
+      let weight (e : Z * Z * Z) := s_weight (at_session w (fst (fst e))) in
+      match found to with
+      | [] => w
+      | first :: _ =>
+          if (turn_coroutines <? ahead)
+             || existsb (fun e => negb (weight e =? weight first)) (found from ++ found to) then w
+          else
+            let free := filter (fun e => (snd (fst e) =? ahead)
+                                         && negb (is_banned w (fst (fst e)))) (found from) in
+            match sort_by snd (sort_by (fun e => fst (fst e)) free) with
+            | (s, _, _) :: _ => move_session s from to false w
+            | [] => w
+            end
+      end
+  end.
+
+Definition is_time_for_a_turn (w : world) : bool :=
+  let until f := f * f_frame_cycles (w_config w) / turn_cycles in
+  until (w_frame w) <? until (w_frame w + 1).
+
+Definition balance (w : world) : world :=
+  let '(moved, w1) := balance_moves (Nat.div2 (length (w_lanes w))) false w in
+  if negb moved && is_time_for_a_turn w1 then take_turns w1 else w1.
 
 (** ** Waves and frames *)
 
@@ -1524,7 +1615,7 @@ Definition end_frame_all (w : world) : world :=
   let last := f_last (w_config w) in
   if last <=? w_frame w then end_run 1 0 w
   else
-    let w1 := frame_sync false w in
+    let w1 := frame_sync false (if f_balance (w_config w) then balance w else w) in
     with_phase AtBoundary (with_frame (w_frame w1) (Z.min next last) w1).
 
 (** Deadlock [29]: everything that lives waits, and no input is left. *)
@@ -1623,7 +1714,7 @@ Definition load_credits (w : world) : world :=
       end) (numbers_below (length (s_channels (at_session w s)))) w)
     (numbers_below (length (w_sessions w))) w.
 
-Definition load (c : config) (p : policy) (groups : list Z) (ps : list plan) (cs : list wire)
+Definition load (c : config) (groups : list Z) (ps : list plan) (cs : list wire)
     (inputs : list (Z * Z)) : world :=
   let ids := channel_ids cs [] in
   let homes := map (fun p => hd 0 (n_lanes p)) ps in
@@ -1631,7 +1722,7 @@ Definition load (c : config) (p : policy) (groups : list Z) (ps : list plan) (cs
   let all := map (fun e => ports_of (fst e) ids (n_ports (snd e)) []) (combine names ps) in
   let ss := map (fun e => load_session homes ids cs all (map n_lanes ps) (fst e) (snd e) groups)
               (combine names ps) in
-  let k := new_lane (Settings p (f_frame_cycles c) (f_handoff c) costs_v1) in
+  let k := new_lane (Settings (f_policy c) (f_frame_cycles c) (f_handoff c) costs_v1) in
   let ls := repeat (LaneState k [] [] [] 0 0) (Z.to_nat (f_lanes c)) in
   let w := World c ls groups ss [] [] 0 0 0 inputs [] 0 AtBoundary [] in
   load_credits (fold_left (publish_first ps) names w).

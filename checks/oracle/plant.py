@@ -44,6 +44,20 @@ RULES = [
     ("EverybodyIsEligible", "crates/kernel/src/fair/competition.rs",
      "let slot = self.ready.take_eligible(table, average).or_else(",
      "let slot = self.ready.take_first(table, average.virtual_time().plus(1 << 60)).or_else("),
+    ("OverheadIsFree", "crates/kernel/src/fair/lane.rs",
+     "cycles = Cycles(clock.saturating_sub(sessions.charged_until));\n            sessions.charged_until",
+     "sessions.charged_until"),
+    ("SessionsNapFreely", "crates/kernel/src/fair/lane.rs",
+     "let leave = if leave == Leave::Exit { Leave::Sleep } else { leave };",
+     "let leave = if leave == Leave::Exit || leave == Leave::Sleep { Leave::Move } else { leave };"),
+    ("SessionsMoveWithoutLag", "crates/kernel/src/fair/lane.rs",
+     "Some(sessions.queue.remove(position))",
+     "Some(Carried { lag: 0, ..sessions.queue.remove(position) })"),
+    ("SessionsKeepTheLane", "crates/kernel/src/fair/lane.rs",
+     "if phase == Phase::Running && sessions.bound() == Cycles::ZERO {",
+     "if phase == Phase::Absent && sessions.bound() == Cycles::ZERO {"),
+    ("DueReleasesOnly", "crates/kernel/src/context/admission.rs",
+     "                return sum + releases;", "                return sum;"),
     ("NoActivation", "crates/kernel/src/context/refill.rs", "self.entries[0].at = now;", ""),
 ]
 
@@ -101,6 +115,8 @@ MACHINES = [
      "_before: u32, now: u32) -> u32 {\n        if _before > now { _before } else { now }"),
     ("OneOrder", SYSTEM + "rules.rs", "settles_alone(self) -> bool {\n        true",
      "settles_alone(self) -> bool {\n        false"),
+    ("LostWake", SYSTEM + "rules.rs", "keeps_wakes(self) -> bool {\n        true",
+     "keeps_wakes(self) -> bool {\n        false"),
     ("Cut", SYSTEM + "rules.rs", "-> Option<usize> {\n        None", "-> Option<usize> {\n        Some(2)"),
     # Channels.
     ("RemainderStays", SYSTEM + "channel.rs",
@@ -139,6 +155,9 @@ MACHINES = [
      "if cost == Cycles::ZERO && self.sessions[site.session].profile.is_none() {",
      "if self.sessions[site.session].profile.is_none() {"),
     ("PinnedSessionsMove", SYSTEM + "moves.rs", "spec.pinned.then_some(MoveBan::Pinned)", "None"),
+    ("BalanceOvershoots", SYSTEM + "moves.rs", "count() as u32 >= ahead", "count() as u32 > ahead"),
+    ("NoTurns", SYSTEM + "moves.rs", "if !has_moved && self.is_time_for_a_turn()",
+     "if has_moved && self.is_time_for_a_turn()"),
     ("InputIsKept", SYSTEM + "input.rs", "        self.events.clear();\n        (self.held, self.read) = (0, 0);",
      "        self.read = 0;"),
     # Threads: not seen, because the pool runs the machine's own groups whatever was claimed.
@@ -149,7 +168,10 @@ MACHINES = [
 # Seconds after which a run counts as one that does not end.
 LONGEST = 1_800
 
-UNSEEN = ["nothing", "OneOrder", "Cut", "AnyCertificate"]
+# Equal by definition (OneOrder, Cut); of operations that the guests do not have (LostWake); of
+# sessions of equal weight, which no machine has (NoTurns); of no effect on what the pool runs
+# (AnyCertificate).
+UNSEEN = ["nothing", "OneOrder", "Cut", "LostWake", "NoTurns", "AnyCertificate"]
 
 def planted(folder, wanted, faults, program, arguments):
     """The faults of a list whose result is not the expected one."""

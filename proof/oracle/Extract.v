@@ -26,6 +26,6 @@ Definition admission (blocking overrun release every cost cap : Z) (cs : list (Z
     (map (fun c => let '(b, p, d) := c in Admission.Demand b p d) cs).
 
 Extraction "model.ml" admission ring_activate ring_charge new_lanes costs_v1 lane_at on spawn dispatch stop
-  wake hold release cancel reap end_session prefer set_priority set_share set_policy begin_waves
+  wake hold release cancel reap end_session prefer set_priority set_share set_session_share neutral set_policy begin_waves
   dispatch_next post_effect end_wave end_frames begin_frames first_wake migrate steal is_stalled population ready_digest
   row_of has_work left_of next_wake frame_end resolve state_at reference_of mix.

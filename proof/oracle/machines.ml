@@ -75,7 +75,8 @@ let policy () =
   | 3 -> Aging quantum
   | 4 -> TokenWeighted quantum
   | 5 -> ProgressAware quantum
-  | 6 -> FairShare (quantum, least)
+  | 6 -> FairShare (quantum, least, false)
+  | 7 -> FairShare (quantum, least, true)
   | _ -> failwith "policy"
 
 let load () =
@@ -86,8 +87,9 @@ let load () =
   let f_last = next () in
   let f_handoff = flag () in
   let f_steal = flag () in
+  let f_balance = flag () in
   let f_coroutines = next () in
-  let policy = policy () in
+  let f_policy = policy () in
   let groups = list next in
   let programs = Array.of_list (list (fun () -> list instruction)) in
   let program () = programs.(int ()) in
@@ -108,8 +110,9 @@ let load () =
                               { v_owner; v_capacity }) in
   let inputs = list (fun () -> let frame = next () in let length = next () in (frame, length)) in
   machine_load
-    { f_lanes; f_frame_cycles; f_span_picks; f_span; f_last; f_handoff; f_steal; f_coroutines }
-    policy groups sessions wires inputs
+    { f_lanes; f_frame_cycles; f_span_picks; f_span; f_last; f_handoff; f_steal; f_balance;
+      f_coroutines; f_policy }
+    groups sessions wires inputs
 
 let out = Buffer.create 65536
 let z = Z.to_string

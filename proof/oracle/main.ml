@@ -42,7 +42,7 @@ let policy kind quantum =
   | 3 -> Aging quantum
   | 4 -> TokenWeighted quantum
   | 5 -> ProgressAware quantum
-  | 6 -> FairShare (quantum, Z.succ (Z.div quantum (Z.of_int 6)))
+  | 6 | 7 -> FairShare (quantum, Z.succ (Z.div quantum (Z.of_int 6)), kind = 7)
   | _ -> failwith "policy"
 
 let state = function
@@ -152,7 +152,7 @@ let command letter n =
             costs = costs_v1 };
       "new"
   | "S", [ l; s; g; tag; priority; weight; class_ ] ->
-      result unit_ (lane l (fun x -> spawn x (s, g) tag priority weight class_))
+      result unit_ (lane l (fun x -> spawn x (s, g) tag priority weight class_ neutral))
   | "D", [ l ] -> result decision (lane l dispatch)
   | "d", [] ->
       option (fun (l, d) -> z l ^ " " ^ decision d) (on_machine (dispatch_next !machine))
@@ -180,6 +180,8 @@ let command letter n =
   | "I", [ l; s; g; p ] -> result unit_ (lane l (fun x -> set_priority x (s, g) p))
   | "A", [ l; s; g; weight; class_ ] ->
       result unit_ (lane l (fun x -> set_share x (s, g) weight class_))
+  | "U", [ l; session; weight; class_ ] ->
+      result unit_ (lane l (fun x -> set_session_share x session weight class_))
   | "O", [ l; _; quantum ] ->
       result unit_ (lane l (fun x -> set_policy x (policy (i 1) quantum)))
   | "w", [ from; to_; s; g; _ ] ->

@@ -272,7 +272,8 @@ fn kind_code(kind: Kind) -> u8 {
         Kind::Aging => 3,
         Kind::Tokens => 4,
         Kind::Progress => 5,
-        Kind::Fair | Kind::Sessions => 6,
+        Kind::Fair => 6,
+        Kind::Sessions => 7,
     }
 }
 
@@ -518,11 +519,18 @@ impl World {
                 let share = Share { weight: Weight::new(weight).expect("not zero"), class };
                 self.on_coroutine('A', at, &arguments, |lane| lane.set_share(at.1, share));
             }
-            // The model has the flat form of `fair` only, in which sessions have no share.
-            Op::SetSessionShare { .. } => {}
+            Op::SetSessionShare { lane, session, weight, class } => {
+                let lane = usize::from(lane);
+                let share = Share {
+                    weight: Weight::new(weight).expect("not zero"),
+                    class: LatencyClass::ALL[usize::from(class)],
+                };
+                let answer = done(self.lane(lane).set_session_share(session, share));
+                self.said(format_args!("U {lane} {session} {weight} {class}"), answer);
+                self.show_lane(lane);
+            }
             Op::SetPolicy { lane, kind, quantum } => {
                 let lane = usize::from(lane);
-                let kind = if kind == Kind::Sessions { Kind::Fair } else { kind };
                 if self.is_open(lane) {
                     return;
                 }
@@ -888,13 +896,14 @@ fn setup(seed: u64) -> Setup {
     let mut random = support::Random::new(seed ^ 0x5e7);
     Setup {
         lanes: random.pick(&[1, 2, 3, 4]),
-        kind: Kind::ALL[(seed % 7) as usize],
+        kind: Kind::ALL[seed as usize % Kind::ALL.len()],
         quantum: random.pick(&[1, 300, 1_000, 3_000]),
         frame_cycles: random.pick(&[4_000, 20_000, 200_000]),
         handoff: random.chance(3, 4),
         population: random.pick(&[4, 16, 64, 64]),
         switches: random.chance(1, 4),
         check_every: 1,
+        capped: false,
     }
 }
 
@@ -911,7 +920,7 @@ fn panicked(error: Box<dyn std::any::Any + Send>) -> Difference {
 }
 
 fn uses_switch(seed: u64) -> bool {
-    (seed / 7) % 2 == 1
+    (seed / Kind::ALL.len() as u64) % 2 == 1
 }
 
 /// The difference in what was said, or else the panic that ended the run.

@@ -8,11 +8,11 @@
 //! more did not; 2: usage.
 //!
 //! The shape of a machine (lanes, policy, sessions, placement, priorities, weights, channels,
-//! wiring, waves, handoff, steal) is that of `generate` for the seed, without contexts, caps,
-//! balance, byte messages and random streams. Its guests are lists of operations (`guests`),
-//! compiled to WebAssembly for the code and given as numbers to the model. A third of the machines
-//! runs through `World::run` (with the fast paths), a third through `World::step`, a third on two
-//! threads with certificates.
+//! wiring, waves, handoff, steal, balance) is that of `generate` for the seed, without contexts,
+//! grants and caps; how many machines lack something, and what, is printed. Its guests are lists of
+//! operations (`guests`), compiled to WebAssembly for the code and given as numbers to the model. A
+//! third of the machines runs through `World::run` (with the fast paths), a third through
+//! `World::step`, a third on two threads with certificates.
 
 mod guests;
 #[path = "../process.rs"]
@@ -28,7 +28,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 use wavelock_abi::{CoroutineName, Cycles, Frame, SCHEDULER_COSTS_V1, SessionId};
-use wavelock_kernel::{Policy, PriorityRule, State};
+use wavelock_generate::WAITING_EVERY;
+use wavelock_kernel::{Policy, PriorityRule, Sharing, State};
 use wavelock_module::{Limits, Module};
 use wavelock_system::{InputEvent, MachineSpec, Recipient, RunOutcome, Sink, Span, World};
 use wavelock_trace::{Digest, Event, EventReader};
@@ -45,6 +46,22 @@ struct Machine {
     numbers: Vec<u64>,
     /// The modules' text, for a report.
     texts: Vec<String>,
+    /// What the machine of `generate` has and this one has not.
+    left_out: Vec<&'static str>,
+}
+
+/// What the model lacks of the machine that `generate` makes for a seed.
+fn left_out(seed: u64, spec: &MachineSpec) -> Vec<&'static str> {
+    let lacks = [
+        (!spec.contexts.is_empty() || !spec.grants.is_empty(), "contexts, grants and calls"),
+        (spec.sessions.iter().any(|session| session.cap.is_some()), "caps"),
+        (
+            spec.sessions.iter().any(|session| session.limits.coroutines.is_some()),
+            "limits of sessions",
+        ),
+        (seed % WAITING_EVERY == 5, "parks and waits for sessions"),
+    ];
+    lacks.into_iter().filter_map(|(lacks, what)| lacks.then_some(what)).collect()
 }
 
 /// A list: its length, then its items.
@@ -55,7 +72,7 @@ fn list(numbers: &mut Vec<u64>, items: impl IntoIterator<Item = u64>) {
     numbers[at] = (numbers.len() - at - 1) as u64;
 }
 
-/// The number of a policy in `generate` and for the oracle.
+/// The number of a policy for the oracle; that of `generate`, where the forms of `fair` are one.
 fn policy_number(policy: Policy) -> u64 {
     match policy {
         Policy::Cooperative => 0,
@@ -64,7 +81,7 @@ fn policy_number(policy: Policy) -> u64 {
         Policy::Priority { rule: PriorityRule::Aging, .. } => 3,
         Policy::Priority { rule: PriorityRule::TokenWeighted, .. } => 4,
         Policy::ProgressAware { .. } => 5,
-        Policy::Fair(_) => 6,
+        Policy::Fair(settings) => 6 + u64::from(settings.sharing() == Sharing::Session),
     }
 }
 
@@ -105,12 +122,13 @@ fn group_sizes(spec: &MachineSpec) -> Vec<u64> {
     leader.iter().map(|of| leader.iter().filter(|other| *other == of).count() as u64).collect()
 }
 
+// Long: the numbers of a machine, in the order in which the oracle reads them.
 fn machine(seed: u64) -> Machine {
     let mut spec = wavelock_generate::machine(seed);
     let mut draws = Draws(seed ^ 0x0af1_e5ce);
+    let left_out = left_out(seed, &spec);
     spec.contexts.clear();
     spec.grants.clear();
-    spec.balance = false;
     spec.modules.clear();
     spec.module_hashes.clear();
     let lanes = u64::from(spec.lanes);
@@ -131,11 +149,19 @@ fn machine(seed: u64) -> Machine {
         Span::Cycles(_) => Span::Cycles(Cycles(least + draws.below(frame))),
     };
     let kind = policy_number(spec.policy);
-    spec.policy = wavelock_generate::policy(kind, Cycles(quantum), Cycles(least), Cycles(frame));
+    let drawn =
+        wavelock_generate::policy(kind.min(6), Cycles(quantum), Cycles(least), Cycles(frame));
+    spec.policy = match (drawn, spec.policy) {
+        (Policy::Fair(drawn), Policy::Fair(shape)) => {
+            Policy::Fair(drawn.shared_by(shape.sharing()))
+        }
+        _ => drawn,
+    };
     spec.max_frames = Some(4 + draws.below(24));
     spec.limits.coroutines = 3 + draws.below(14) as u32;
     for session in &mut spec.sessions {
         session.cap = None;
+        session.limits = Default::default();
         session.module = draws.below(kinds.len() as u64) as usize;
     }
     let mut at = 0;
@@ -159,6 +185,7 @@ fn machine(seed: u64) -> Machine {
         spec.max_frames.unwrap_or(1) - 1,
         u64::from(spec.handoff),
         u64::from(spec.steal),
+        u64::from(spec.balance),
         u64::from(spec.limits.coroutines),
         kind,
         quantum,
@@ -197,7 +224,7 @@ fn machine(seed: u64) -> Machine {
         numbers.extend([input.frame.0, input.bytes.len() as u64]);
     }
     let texts = kinds.into_iter().map(|kind| kind.text).collect();
-    Machine { spec, inputs, numbers, texts }
+    Machine { spec, inputs, numbers, texts, left_out }
 }
 
 /// What was seen: events by name, and stops of steps.
@@ -567,11 +594,14 @@ fn compare_all(options: &Options) -> Result<bool, String> {
     let mut oracle = Oracle::start(&options.oracle)?;
     let (begun, shows) = (Instant::now(), std::io::stderr().is_terminal());
     let (mut lines, mut seen) = (0, Seen::new());
+    let (mut whole, mut lacking) = (0, Seen::new());
     for number in 0..options.machines {
         let seed = options.seed + number;
         let machine = machine(seed);
         let (compared, found) = compare(seed, &machine, &mut oracle, &mut seen)?;
         lines += compared;
+        whole += u64::from(machine.left_out.is_empty());
+        machine.left_out.iter().for_each(|what| *lacking.entry(what).or_default() += 1);
         if let Some(difference) = found.filter(|found| !found.is_panic || options.panics) {
             report(seed, &machine, &difference, options.prints);
             return Ok(false);
@@ -589,6 +619,7 @@ fn compare_all(options: &Options) -> Result<bool, String> {
         options.seed,
         begun.elapsed().as_secs()
     );
+    println!("with all that generate gives them: {whole}; without {}", table(&lacking));
     let total: u64 = seen.values().sum();
     println!("{total} events; {}", table(&seen));
     let missing = unseen(&seen);
