@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use wavelock_cli::manifest::{Key, LIMITS, TABLES, Takes};
 
 /// Number of manifests.
-const MANIFESTS: u64 = 250;
+const MANIFESTS: u64 = 400;
 
 /// Spawns on every lane it can, sends and receives, sleeps.
 const GUEST: &str = r#"(module
@@ -51,7 +51,7 @@ impl Random {
 }
 
 /// A value for a key, usually a valid one.
-fn value(key: &Key, table: &str, random: &mut Random) -> String {
+fn value(key: &Key, random: &mut Random) -> String {
     let text = |text: String| format!("\"{text}\"");
     match key.takes {
         Takes::Number { least, most, default } => {
@@ -63,7 +63,7 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
             let usual = default.unwrap_or(least.saturating_add(random.below(6)));
             // Large numbers of sessions are tested in `large.rs`.
             let most = if key.name == "count" { 3 } else { most };
-            let number = match random.below(if table == "[limits]" { 80 } else { 30 }) {
+            let number = match random.below(if of_machine.is_some() { 80 } else { 30 }) {
                 0 => most,
                 1 => least,
                 2 if random.one_in(4) => least.wrapping_sub(1),
@@ -73,7 +73,7 @@ fn value(key: &Key, table: &str, random: &mut Random) -> String {
                 _ => usual,
             };
             match key.name {
-                "most_gap_cycles" => (if random.one_in(8) { number } else { 100_000 }).to_string(),
+                "most_gap_cycles" => (if random.one_in(8) { number } else { least }).to_string(),
                 "budget_cycles" => (if random.one_in(8) { number } else { 9_000 }).to_string(),
                 "period_cycles" => (if random.one_in(8) { number } else { 300_000 }).to_string(),
                 "deadline_cycles" => (if random.one_in(8) { number } else { 200_000 }).to_string(),
@@ -143,7 +143,7 @@ fn manifest(seed: u64) -> String {
                     "wave_cycles" => either == 1,
                     "lanes" => *header == "[[session]]" && either == 1,
                     "coroutine_globals" | "count" => !random.one_in(12),
-                    "profile" => !random.one_in(6),
+                    "profile" => !random.one_in(20),
                     _ => false,
                 };
                 if excluded && !random.one_in(40) || !required && random.one_in(2) {
@@ -152,7 +152,7 @@ fn manifest(seed: u64) -> String {
                 let value = if key.name == "name" {
                     format!("\"{letter}{number}\"")
                 } else {
-                    value(key, header, random)
+                    value(key, random)
                 };
                 let _ = writeln!(text, "{} = {value}", key.name);
             }
