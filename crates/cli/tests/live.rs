@@ -236,6 +236,34 @@ fn lines_of_standard_input_become_inputs_and_the_end_of_it_ends_the_run() {
     replays(&folder, "t.trace", digest.expect("a digest"));
 }
 
+/// Sessions are held, released and ended by lines; the recording has them.
+#[test]
+fn lines_hold_release_and_end_sessions() {
+    let folder = folder("control");
+    let arguments = ["rooms.toml", "--output", "json", "--record", "t.trace"];
+    let mut run = Run::start(&folder, &arguments);
+    run.say("{\"hold\":\"red\"}");
+    run.say("{\"session\":\"red\",\"text\":\"waits\\n\"}");
+    run.say("{\"session\":\"blue\",\"text\":\"goes on\\n\"}");
+    assert!(
+        run.hear().contains("\"session\":\"blue\",\"stream\":\"output\",\"text\":\"1: goes on")
+    );
+    run.say("{\"release\":\"red\"}");
+    assert!(run.hear().contains("1: waits"));
+    run.say("{\"end\":\"*\"}");
+    run.say("{\"end\":\"red\"}");
+    run.say("{\"session\":\"blue\",\"text\":\"last\\n\"}");
+    assert!(run.hear().contains("2: last"));
+    let End { code, errors, .. } = run.end();
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains("line 5: this line is for one session"), "{errors}");
+    let row = |name: &str| errors.lines().find(|line| line.starts_with(&format!("  {name} ")));
+    assert!(row("red").is_some_and(|row| row.contains("canceled")), "{errors}");
+    assert!(row("blue").is_some_and(|row| row.contains("finished")), "{errors}");
+    let digest = errors.split("digest: ").nth(1).and_then(|rest| rest.lines().next());
+    replays(&folder, "t.trace", digest.expect("a digest"));
+}
+
 /// The same inputs at the same frames are the same run, known at load or given as they came.
 #[test]
 fn a_live_run_has_the_digest_of_the_same_inputs_from_a_file() {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelock_cli::report::{
     ChannelRow, ContextRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, ExecutedRow,
-    FORMAT, FrameSample, FunctionRow, GroupRow, InversionRow, LaneRow, ModelRow, OperationRow,
-    Others, Recorder, Report, SessionCosts, SessionSummary, Stops, Summary, VERSION, WavesRow,
+    FORMAT, FrameSample, FunctionRow, GroupRow, InversionRow, ModelRow, OperationRow, Others,
+    Recorder, Report, SessionCosts, SessionSummary, Stops, Summary, VERSION, WavesRow,
 };
 
 const PROFILES: &str = "\

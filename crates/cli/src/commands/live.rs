@@ -16,8 +16,8 @@ use crate::arguments::{FrameRate, LiveArguments, OutputMode};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{
-    Clients, Dropped, Form, Inbox, Lines, Message, Outlet, Request, Served, SourceId, WhenFull,
-    shown,
+    Clients, Dropped, Form, Inbox, Lines, Message, Outlet, Request, Served, SourceId, Verb,
+    WhenFull, shown,
 };
 use crate::manifest::grouped;
 use crate::report::{DroppedRow, LiveRow};
@@ -26,7 +26,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use wavelock::Pacer;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{Input, MachineSpec, Recipient, Stage, World};
+use wavelock_system::{Control, Input, MachineSpec, Recipient, Stage, World};
 use wavelock_waves::Waves;
 
 /// Frames per second without `--fps` and `--speed`.
@@ -249,6 +249,16 @@ impl Live {
                 Input::Bytes { to: find(world.spec(), &to)?, bytes: bytes.into() }
             }
             Request::Close { to } => Input::End { to: find(world.spec(), &to)? },
+            Request::Control { verb, to } => match find(world.spec(), &to)? {
+                Recipient::Session(session) => Input::Control(match verb {
+                    Verb::Hold => Control::Hold { session },
+                    Verb::Release => Control::Release { session },
+                    Verb::End => Control::End { session },
+                }),
+                Recipient::All => {
+                    return Err("this line is for one session: name it in place of `*`".to_owned());
+                }
+            },
             Request::Stop => Input::Stop,
         };
         world.give(input).map_err(|refusal| refusal.to_string())?;

@@ -95,6 +95,11 @@ impl GuestOutput {
         Ok(Self { form, names, frame: 0, output: Vec::new(), log: Vec::new(), heads })
     }
 
+    /// The name of a session.
+    pub(super) fn name(&self, session: SessionId) -> &str {
+        name_of(&self.names, session)
+    }
+
     /// A frame ended; its output follows.
     pub(super) const fn frame(&mut self, frame: u64) {
         self.frame = frame;

@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wavelock_abi::{Frame, SessionId};
 use wavelock_replay::Recorder;
-use wavelock_system::{FrameCosts, Input, MachineSpec, Sink, World};
+use wavelock_system::{Control, ControlRefusal, FrameCosts, Input, MachineSpec, Sink, World};
 use wavelock_trace::Digest;
 use wavelock_waves::Waves;
 
@@ -261,6 +261,11 @@ impl Sink for Streams<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.inputs(frame, inputs);
         }
+    }
+
+    fn refused(&mut self, frame: Frame, control: &Control, refusal: &ControlRefusal) {
+        let name = control.session().map_or("a new session", |session| self.guests.name(session));
+        self.note(&format!("frame {}: {name} is not changed: {refusal}", frame.0));
     }
 
     fn frame(

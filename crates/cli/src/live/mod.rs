@@ -27,7 +27,7 @@ pub(crate) use clients::{Clients, Served};
 pub(crate) use inbox::{Inbox, Message, SourceId};
 pub(crate) use lines::Lines;
 pub(crate) use outlet::{Dropped, Outlet, WhenFull};
-pub(crate) use request::{Form, Request, shown};
+pub(crate) use request::{Form, Request, Verb, shown};
 
 /// Bytes of one line, its newline not counted.
 pub(crate) const MOST_LINE_BYTES: usize = 1 << 20;

@@ -21,8 +21,26 @@ pub(crate) enum Request {
         /// The session.
         to: String,
     },
+    /// Hold a session, release it, or end it.
+    Control {
+        /// Which of them.
+        verb: Verb,
+        /// The session.
+        to: String,
+    },
     /// End the machine.
     Stop,
+}
+
+/// What a line does with a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    /// None of its coroutines runs.
+    Hold,
+    /// It runs again.
+    Release,
+    /// Its coroutines are canceled.
+    End,
 }
 
 impl Request {
@@ -30,7 +48,7 @@ impl Request {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Input { to, bytes } => to.len() + bytes.len(),
-            Self::Close { to } => to.len(),
+            Self::Close { to } | Self::Control { to, .. } => to.len(),
             Self::Stop => 0,
         }
     }
@@ -53,12 +71,16 @@ struct Written {
     text: Option<String>,
     hex: Option<String>,
     close: Option<String>,
+    hold: Option<String>,
+    release: Option<String>,
+    end: Option<String>,
     stop: Option<bool>,
 }
 
 /// The forms of a line, added to every error about one.
 const FORMS: &str = "a line is {\"session\": \"name\" or \"*\", \"text\" or \"hex\": \"...\"}, \
-                     {\"close\": \"name\" or \"*\"} or {\"stop\": true}";
+                     {\"close\": \"name\" or \"*\"}, {\"hold\", \"release\" or \"end\": \"name\"} \
+                     or {\"stop\": true}";
 
 impl Form {
     /// What a line asks for; `None` if it is blank.
@@ -91,7 +113,16 @@ fn read_json(line: &[u8]) -> Result<Request, String> {
         }
         format!("this line is no request: {} (column {})", shown(words), error.column())
     })?;
-    let Written { session, text, hex, close, stop } = written;
+    let Written { session, text, hex, close, hold, release, end, stop } = written;
+    let verbs = [(Verb::Hold, hold), (Verb::Release, release), (Verb::End, end)];
+    let mut verbs = verbs.into_iter().filter_map(|(verb, to)| Some((verb, to?)));
+    if let Some((verb, to)) = verbs.next() {
+        let others = [session, text, hex, close].iter().any(Option::is_some);
+        return match others || stop.is_some() || verbs.next().is_some() {
+            true => Err(MIXED.to_owned()),
+            false => Ok(Request::Control { verb, to }),
+        };
+    }
     match (session, text, hex, close, stop) {
         (Some(to), Some(text), None, None, None) => {
             Ok(Request::Input { to, bytes: text.into_bytes() })
@@ -106,9 +137,11 @@ fn read_json(line: &[u8]) -> Result<Request, String> {
         (Some(_), None, None, None, None) => Err("neither `text` nor `hex` is given".to_owned()),
         (None, None, None, Some(to), None) => Ok(Request::Close { to }),
         (None, None, None, None, Some(true)) => Ok(Request::Stop),
-        _ => Err("the keys of this line do not belong together".to_owned()),
+        _ => Err(MIXED.to_owned()),
     }
 }
+
+const MIXED: &str = "the keys of this line do not belong together";
 
 /// Letters of a foreign text in a message, at most.
 const MOST_SHOWN: usize = 500;
@@ -146,6 +179,10 @@ mod tests {
         assert_eq!(read(" {\"session\":\"*\",\"hex\":\"00fF\"} "), input("*", &[0, 255]));
         assert_eq!(read("{\"close\":\"room\"}"), Ok(Some(Request::Close { to: "room".into() })));
         assert_eq!(read("{\"stop\":true}"), Ok(Some(Request::Stop)));
+        for (key, verb) in [("hold", Verb::Hold), ("release", Verb::Release), ("end", Verb::End)] {
+            let control = Request::Control { verb, to: "room".into() };
+            assert_eq!(read(&format!("{{\"{key}\":\"room\"}}")), Ok(Some(control)));
+        }
         assert_eq!(read("  "), Ok(None));
         let text = Form::Text("room".into());
         assert_eq!(text.read(Line::Whole(b"{hi".into())), input("room", b"{hi\n"));
@@ -164,6 +201,8 @@ mod tests {
             ("{\"session\":7,\"text\":\"\"}", "invalid type"),
             ("{\"stop\":false}", "do not belong together"),
             ("{\"stop\":true,\"close\":\"a\"}", "do not belong together"),
+            ("{\"hold\":\"a\",\"end\":\"a\"}", "do not belong together"),
+            ("{\"hold\":\"a\",\"text\":\"a\"}", "do not belong together"),
             ("{}", "do not belong together"),
             ("{\"session\":\"*\",\"txt\":\"\"}", "unknown field `txt`"),
             ("GET / HTTP/1.1", "this line is no request"),
