@@ -81,7 +81,7 @@ fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
     new
 }
 
-/// A cap that the machine can enforce on so many lanes.
+/// A cap that the machine can enforce on this number of lanes.
 fn cap(draws: &mut Draws, spec: &MachineSpec, lanes: u64) -> CapSettings {
     let gaps = spec.modules.iter().map(|module| module.code().gap().0);
     let least = 2 * (gaps.max().unwrap_or(0) + SCHEDULER_COSTS_V1.switch.0);

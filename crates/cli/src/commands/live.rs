@@ -1,4 +1,4 @@
-//! `wavelock run --live`: when frames are due, and what the machine is told at their boundaries.
+//! `wavelock run --live`: when frames are due, and what it is given at their boundaries.
 //!
 //! ```text
 //!   wait until a frame is due ─▶ take requests ─▶ World::give ─▶ World::allow ─▶ rounds ─▶ output
@@ -80,7 +80,7 @@ enum Due {
 }
 
 impl Live {
-    /// Starts listening. `streams` sends the output to whoever listens.
+    /// Starts listening. `streams` sends the output to its clients.
     pub(super) fn start(
         arguments: &LiveArguments,
         spec: &MachineSpec,

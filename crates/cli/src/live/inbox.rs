@@ -128,7 +128,7 @@ impl Inbox {
         }
     }
 
-    /// The run is over: whoever waits for room returns, and nothing more is queued.
+    /// The run is over: a thread that waits for room returns, and nothing more is queued.
     pub(crate) fn close(&self) {
         self.queues().is_closed = true;
         self.0.taken.notify_all();
