@@ -78,6 +78,10 @@ fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
     if draws.one_in(4) {
         new.cap = Some(cap(draws, spec, 1));
     }
+    if draws.one_in(4) {
+        new.limits.coroutines = Some(1 + draws.below(4) as u32);
+        new.limits.output_bytes = draws.one_in(2).then(|| draws.below(64) as u32);
+    }
     new
 }
 
@@ -86,7 +90,8 @@ fn cap(draws: &mut Draws, spec: &MachineSpec, lanes: u64) -> CapSettings {
     let gaps = spec.modules.iter().map(|module| module.code().gap().0);
     let least = 2 * (gaps.max().unwrap_or(0) + SCHEDULER_COSTS_V1.switch.0);
     let budget = Cycles(least * lanes + draws.below(spec.frame_cycles.0 / 4 + 1));
-    CapSettings { budget, period_frames: 1 + draws.below(4), overrun: CapOverrun::Throttle }
+    let overrun = CapOverrun::ALL[draws.below(CapOverrun::ALL.len() as u64) as usize];
+    CapSettings { budget, period_frames: 1 + draws.below(4), overrun }
 }
 
 fn bytes(draws: &mut Draws, sessions: u64) -> Input {

@@ -5,7 +5,7 @@ use crate::machine::{MachineError, Reader, RecordedMachine, put_bytes, put_numbe
 use std::collections::BTreeSet;
 use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
-use wavelock_system::{AskId, Control, Input, LaterModule, NewSession, Recipient};
+use wavelock_system::{AskId, Control, Input, LaterModule, NewSession, OwnLimits, Recipient};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
@@ -106,6 +106,7 @@ fn put_start(new: &NewSession, known: &mut KnownModules, out: &mut Vec<u8>) {
         channels,
         ports,
         cap,
+        limits,
     } = new;
     [CONTROL, START].iter().for_each(|&number| put_number(out, number));
     put_bytes(out, name.as_bytes());
@@ -127,6 +128,43 @@ fn put_start(new: &NewSession, known: &mut KnownModules, out: &mut Vec<u8>) {
             .iter()
             .for_each(|&number| put_number(out, number));
     });
+    for limit in limits_of(limits) {
+        put_list(out, limit.as_slice(), |out, limit| put_number(out, *limit));
+    }
+}
+
+/// The limits of a session, in the order of a trace.
+fn limits_of(limits: &OwnLimits) -> [Option<u64>; 6] {
+    [
+        limits.coroutines.map(u64::from),
+        limits.stack_bytes.map(u64::from),
+        limits.session_stack_bytes,
+        limits.memory_pages.map(u64::from),
+        limits.channels.map(u64::from),
+        limits.output_bytes.map(u64::from),
+    ]
+}
+
+fn read_limits(input: &mut Reader<'_>) -> Result<OwnLimits, MachineError> {
+    Ok(OwnLimits {
+        coroutines: read_limit(input)?,
+        stack_bytes: read_limit(input)?,
+        session_stack_bytes: read_limit(input)?,
+        memory_pages: read_limit(input)?,
+        channels: read_limit(input)?,
+        output_bytes: read_limit(input)?,
+    })
+}
+
+/// A list of at most one number.
+fn read_limit<T: TryFrom<u64>>(input: &mut Reader<'_>) -> Result<Option<T>, MachineError> {
+    let error = input.malformed();
+    let numbers = read_list(input, |input| input.number())?;
+    match numbers[..] {
+        [] => Ok(None),
+        [number] => T::try_from(number).map(Some).map_err(|_| error),
+        _ => Err(error),
+    }
 }
 
 fn put_list<T>(out: &mut Vec<u8>, list: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
@@ -191,6 +229,7 @@ fn read_start(
     if !caps.is_empty() {
         return Err(error());
     }
+    let limits = read_limits(input)?;
     Ok(Control::Start(Box::new(NewSession {
         name,
         module,
@@ -204,6 +243,7 @@ fn read_start(
         channels,
         ports,
         cap,
+        limits,
     })))
 }
 

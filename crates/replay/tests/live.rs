@@ -56,6 +56,8 @@ fn start(name: &str) -> Control {
     let mut new = NewSession::new(name, LaterModule::new(Arc::new(module), bytes.into()));
     new.ports.push(("out".into(), "sum".into()));
     new.channels.push((name.into(), 3));
+    new.limits.coroutines = Some(2);
+    new.limits.session_stack_bytes = Some(1 << 20);
     Control::Start(Box::new(new))
 }
 

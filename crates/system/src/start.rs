@@ -109,6 +109,8 @@ pub struct NewSession {
     pub ports: Vec<(String, String)>,
     /// Its cap.
     pub cap: Option<CapSettings>,
+    /// Its limits, in place of the machine's.
+    pub limits: OwnLimits,
 }
 
 impl NewSession {
@@ -128,6 +130,7 @@ impl NewSession {
             channels: Vec::new(),
             ports: Vec::new(),
             cap: None,
+            limits: OwnLimits::default(),
         }
     }
 
@@ -172,7 +175,7 @@ impl NewSession {
             ports,
             coroutine_globals: self.coroutine_globals.clone(),
             cap: self.cap,
-            limits: OwnLimits::default(),
+            limits: self.limits,
         });
         Ok(())
     }

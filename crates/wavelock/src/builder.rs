@@ -14,7 +14,7 @@ use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_manifest::{Overrides, Policy, Source, machine_spec, nearest, policy_of};
 use wavelock_system::{
     ContextSpec, HostImport, LaterModule, Limits, LoadError, Loaded, MachineSpec, NewSession,
-    Placement, World,
+    OwnLimits, Placement, World,
 };
 
 /// The largest file that is read for a manifest.
@@ -57,6 +57,7 @@ pub struct SessionBuilder {
     class: LatencyClass,
     budget: Option<Budget>,
     cap: Option<CapSettings>,
+    limits: OwnLimits,
 }
 
 impl SessionBuilder {
@@ -76,6 +77,7 @@ impl SessionBuilder {
             class: LatencyClass::default(),
             budget: None,
             cap: None,
+            limits: OwnLimits::default(),
         }
     }
 
@@ -147,12 +149,22 @@ impl SessionBuilder {
     /// The most cycles that all its coroutines together use in `frames` frames; beyond them they
     /// are throttled until the next period.
     #[must_use]
-    pub fn cap(mut self, cycles: Cycles, frames: u64) -> Self {
-        self.cap = Some(CapSettings {
-            budget: cycles,
-            period_frames: frames,
-            overrun: CapOverrun::Throttle,
-        });
+    pub fn cap(self, cycles: Cycles, frames: u64) -> Self {
+        let overrun = CapOverrun::Throttle;
+        self.cap_settings(CapSettings { budget: cycles, period_frames: frames, overrun })
+    }
+
+    /// A cap, and what happens to the session when it is used up.
+    #[must_use]
+    pub fn cap_settings(mut self, cap: CapSettings) -> Self {
+        self.cap = Some(cap);
+        self
+    }
+
+    /// Limits of this session, in place of those of the machine.
+    #[must_use]
+    pub fn limits(mut self, limits: OwnLimits) -> Self {
+        self.limits = limits;
         self
     }
 }
@@ -174,6 +186,7 @@ impl SessionBuilder {
             ports: self.ports,
             channels: self.channels,
             cap: self.cap,
+            limits: self.limits,
             ..NewSession::new(&self.name, module)
         })
     }
@@ -380,6 +393,7 @@ impl MachineBuilder {
             made.env.clone_from(&session.env);
             (made.priority, made.weight) = (session.priority, session.weight);
             (made.class, made.cap) = (session.class, session.cap);
+            made.limits = session.limits;
             if let Some(Budget { cycles, period }) = session.budget {
                 spec.contexts.push(ContextSpec::new("budget", id, cycles, period));
             }

@@ -5,14 +5,12 @@ use crate::codec::{
     Codec, CodecError, Reader, Unlimited, Writer, codes, converted, newtypes, record, variants,
 };
 use alloc::vec::Vec;
-use wavelock_abi::Cycles;
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};
 use wavelock_kernel::{
-    BlockReason, CapCounts, CapOverrun, CapSettings, CapState, ContextCounts, ContextParameters,
-    ContextPhase, ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState,
-    LaneTotals, Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag,
-    WakeSource,
+    BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
+    ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
+    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag, WakeSource,
 };
 
 record! {
@@ -22,7 +20,8 @@ record! {
         arrivals, steps, streak, wakes as waits, tallies, records, free, retired, sessions, reserved as reserved,
         fair, contexts as if_in_spec, caps = no_caps, fair_sessions = no_sessions,
     }
-    CapCounts { consumed, throttles, longest_overrun, demoted = not_here }
+    CapState { session, settings, used, is_spent, counts }
+    CapCounts { consumed, throttles, longest_overrun, demoted }
     LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
     Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks as waits, sleeps, migrations, steals }
@@ -41,28 +40,6 @@ record! {
     ContextCounts { consumed, throttles, demotions, replenishments, misses, longest_overrun, donations }
     Notification { count, sequence, first, last, overrun }
     ServerState { began, served, active }
-}
-
-/// An account; the time of a demoted session follows, and only if the cap demotes.
-impl Codec for CapState {
-    fn write(&self, out: &mut Writer) {
-        let Self { session, settings, used, is_spent, counts } = self;
-        ((*session, *settings), *used, *is_spent).write(out);
-        counts.write(out);
-        if settings.overrun == CapOverrun::Demote {
-            Codec::write(&counts.demoted, out);
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let ((session, settings), used, is_spent): ((u32, CapSettings), Cycles, bool) =
-            Codec::read(input)?;
-        let mut counts = CapCounts::read(input)?;
-        if settings.overrun == CapOverrun::Demote {
-            counts.demoted = Codec::read(input)?;
-        }
-        Ok(Self { session, settings, used, is_spent, counts })
-    }
 }
 
 variants! {
@@ -119,11 +96,6 @@ fn context_settings(input: &mut Reader<'_>) -> Result<ContextSettings, CodecErro
 /// The accounts of capped sessions follow the lane, and only in a machine with caps.
 const fn no_caps(_: &mut Reader<'_>) -> Result<Vec<CapState>, CodecError> {
     Ok(Vec::new())
-}
-
-/// The time of a demoted session follows its account.
-const fn not_here(_: &mut Reader<'_>) -> Result<Cycles, CodecError> {
-    Ok(Cycles::ZERO)
 }
 
 /// The sessions that share a lane follow it, and only in a machine in which they do.
