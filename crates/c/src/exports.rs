@@ -157,7 +157,7 @@ fn values<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Failure> {
     if count > isize::MAX as usize / size_of::<T>().max(1) {
         return Err(Failure::new(Code::WAVELOCK_RANGE, format_args!("{count} values")));
     }
-    // SAFETY: as for `bytes`, and aligned; every bit pattern is a value of the types used (numbers).
+    // SAFETY: as for `bytes`, and aligned; used for numbers, which have every bit pattern.
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
@@ -530,28 +530,15 @@ pub unsafe extern "C" fn wavelock_host_function(
             return Err(Failure::new(Code::WAVELOCK_RANGE, text));
         }
         let types = (&params[..], &results[..]);
+        let code = move |user: &User, caller: &mut Caller<'_, '_>, from: &[u64], to: &mut [u64]| {
+            let Some(function) = function else { return false };
+            let call = Call::begin(caller);
+            // SAFETY: the function and its pointer are valid by the contract of this file, the
+            // slices have as many words as the signature says, and `call` ends after it.
+            unsafe { function(user.owned.pointer, call.0, from.as_ptr(), to.as_mut_ptr()) }
+        };
         handles::change(host, |host: Host<User>| {
-            host.function(
-                kind,
-                (module, name),
-                Cycles(cost),
-                types,
-                move |user, caller, arguments, results| {
-                    function.is_some_and(|function| {
-                        let call = Call::begin(caller);
-                        // SAFETY: the function and its pointer are valid by the contract of this file,
-                        // the slices have as many words as the signature says, and `call` ends after it.
-                        unsafe {
-                            function(
-                                user.owned.pointer,
-                                call.0,
-                                arguments.as_ptr(),
-                                results.as_mut_ptr(),
-                            )
-                        }
-                    })
-                },
-            )
+            host.function(kind, (module, name), Cycles(cost), types, code)
         })
     })
 }
@@ -581,7 +568,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        CALLS.with(|calls| drop(calls.borrow_mut().pop()));
+        CALLS.with(|calls| calls.borrow_mut().pop());
     }
 }
 
@@ -596,9 +583,9 @@ fn with_caller<R>(
     });
     let ended = || Failure::new(Code::WAVELOCK_STALE, format_args!("call {call} has returned"));
     let caller: *mut Caller<'_, '_> = caller.ok_or_else(ended)?.cast();
-    // SAFETY: `Call::begin` got it as a unique reference, which outlives the entry in `CALLS`; while
-    // the host's function runs, that reference is not used, and no other call of this function on
-    // this thread is active, because `act` calls nothing of the C program.
+    // SAFETY: `Call::begin` got it as a unique reference that outlives the entry in `CALLS`; it is
+    // not used while the host's function runs, and `act` calls nothing of the C program, so this is
+    // the only one.
     act(unsafe { &mut *caller })
 }
 
@@ -1267,8 +1254,8 @@ pub unsafe extern "C" fn wavelock_refusal(
     })
 }
 
-/// An ask of the last frame: its session and number, the position of its function in the host, and
-/// up to 8 arguments as words.
+/// An ask of the last frame: its session and number, as much as fits of the name of its function,
+/// and its arguments as words, for which there must be room for 8.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wavelock_ask(
     machine: wavelock_handle,
@@ -1287,7 +1274,7 @@ pub unsafe extern "C" fn wavelock_ask(
             fill(&function, name, capacity, std::ptr::null_mut())?;
             for (at, word) in found.words().iter().enumerate() {
                 if !arguments.is_null() {
-                    // The caller has room for 8 words; a function has at most 8 arguments.
+                    // A function has at most 8 arguments.
                     optional(arguments.wrapping_add(at), *word)?;
                 }
             }

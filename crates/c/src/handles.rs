@@ -1,7 +1,7 @@
 //! The table of objects that C programs hold handles of.
 //!
-//! Contract: a handle is given out once. Its low half is a slot (from 1 on, so that 0 is never one),
-//! its high half the generation of the slot. A slot that has used up its generations is not used
+//! Contract: a handle is given out once. Its low half is a slot, from 1 on, so that 0 is never one;
+//! its high half is the generation of the slot. A slot that has used up its generations is not used
 //! again.
 
 use crate::failure::Failure;

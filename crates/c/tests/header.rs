@@ -24,9 +24,14 @@ fn header() -> String {
         header: Some(TOP.into()),
         include_guard: Some("WAVELOCK_H".into()),
         cpp_compat: true,
+        usize_is_size_t: true,
         documentation_style: cbindgen::DocumentationStyle::Cxx,
         style: cbindgen::Style::Type,
         line_length: 100,
+        export: cbindgen::ExportConfig {
+            include: vec!["wavelock_kind".into()],
+            ..cbindgen::ExportConfig::default()
+        },
         ..cbindgen::Config::default()
     };
     let source = folder.join("src");

@@ -151,7 +151,7 @@ fn functions_with_types_of_run_time_are_checked_like_others() {
     let module = engine.module(CALLER).expect("a module");
     let builder = Machine::builder(&engine).host(typed(&[HostNumber::I64]));
     let refused = builder.session(SessionBuilder::new("caller", &module)).build();
-    assert!(refused.err().expect("another type").to_string().contains("it exists with type"));
+    assert!(refused.expect_err("another type").to_string().contains("it exists with type"));
     let fails = Host::new("bad", 1, 0u32).function(
         HostKind::View,
         ("bad", "call"),
