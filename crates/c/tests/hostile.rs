@@ -95,7 +95,7 @@ unsafe extern "C" fn view(
         refused(wavelock_advance(machine, null_mut()), WAVELOCK_BUSY);
         refused(wavelock_save(machine, &raw mut LEAKED), WAVELOCK_BUSY);
         // Bits above the number of 32 bits are dropped.
-        *results = 0xff << 32 | *arguments + sum(user).load(Ordering::SeqCst);
+        *results = (0xff << 32) | (*arguments + sum(user).load(Ordering::SeqCst));
     }
     session == 0
 }
