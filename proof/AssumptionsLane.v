@@ -1,4 +1,5 @@
-(** Prints what each main theorem of the lane's files, and of the machines over it, assumes: nothing. *)
+(** Prints what each main theorem of the lane's files, and of the machines over it, assumes:
+    nothing. *)
 
 From Wavelock Require Lane Lanes Refill Policies Admission Shipped FairBound ShareBound Confluence
   Changes Systems.

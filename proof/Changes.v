@@ -171,7 +171,8 @@ Ltac kept_cases :=
   | |- kept ?w0 (snd (match ?l with a :: r => @?f a r | [] => ?y end)) =>
       refine (kept_list_snd w0 l f y _ _); [intro; intro; intro|intro]
   | |- kept ?w0 (let '(a, b) := ?p in @?f a b) => refine (kept_pair w0 p f _); intro; intro; intro
-  | |- kept ?w0 (snd (let '(a, b) := ?p in @?f a b)) => refine (kept_pair_snd w0 p f _); intro; intro; intro
+  | |- kept ?w0 (snd (let '(a, b) := ?p in @?f a b)) => refine (kept_pair_snd w0 p f _); intro;
+      intro; intro
   | |- kept _ (match ?x with _ => _ end) => destruct x eqn:?
   | |- kept _ (snd (match ?x with _ => _ end)) => destruct x eqn:?
   end.
@@ -246,7 +247,8 @@ Lemma kept_wake_selectors fuel : forall w0 w i c, kept w0 w -> kept w0 (wake_sel
 Proof. induction fuel; intros w0 w i c K; cbn [wake_selectors]; kept. Qed.
 #[export] Hint Resolve kept_wake_selectors : kept.
 
-Lemma kept_serve_receivers fuel : forall w0 w i c, kept w0 w -> kept w0 (serve_receivers fuel i c w).
+Lemma kept_serve_receivers fuel : forall w0 w i c, kept w0 w -> kept w0 (serve_receivers fuel i c
+    w).
 Proof. induction fuel; intros w0 w i c K; cbn [serve_receivers]; kept. Qed.
 #[export] Hint Resolve kept_serve_receivers : kept.
 
@@ -293,7 +295,8 @@ Lemma kept_cancel_task w0 w i s slot : kept w0 w -> kept w0 (cancel_task i s slo
 Proof. intros K. opened cancel_task. Qed.
 #[export] Hint Resolve kept_cancel_task : kept.
 
-Lemma kept_block_on w0 w i s slot x r a b : kept w0 w -> kept w0 (snd (block_on i s slot x r a b w)).
+Lemma kept_block_on w0 w i s slot x r a b : kept w0 w -> kept w0 (snd (block_on i s slot x r a b
+    w)).
 Proof. intros K. opened block_on. Qed.
 #[export] Hint Resolve kept_block_on : kept.
 
@@ -324,7 +327,8 @@ Proof. intros K. opened select_op. Qed.
 #[export] Hint Resolve kept_select_op : kept.
 
 Lemma kept_publish w0 w i s slot : kept w0 w -> kept w0 (snd (publish i s slot w)).
-Proof. intros K. opened publish. apply kept_on_lane; auto. intros _ G. apply good_spawn. exact G. Qed.
+Proof. intros K. opened publish. apply kept_on_lane; auto. intros _ G. apply good_spawn. exact G.
+    Qed.
 #[export] Hint Resolve kept_publish : kept.
 
 Lemma kept_spawn_op w0 w i s e on : kept w0 w -> kept w0 (snd (spawn_op i s e on w)).
@@ -351,7 +355,8 @@ Lemma kept_make_op w0 w i s c : kept w0 w -> kept w0 (snd (make_op i s c w)).
 Proof. intros K. opened make_op. Qed.
 #[export] Hint Resolve kept_make_op : kept.
 
-Lemma kept_input_op w0 w i s slot began r : kept w0 w -> kept w0 (snd (input_op i s slot began r w)).
+Lemma kept_input_op w0 w i s slot began r : kept w0 w -> kept w0 (snd (input_op i s slot began r
+    w)).
 Proof. intros K. opened input_op. Qed.
 #[export] Hint Resolve kept_input_op : kept.
 
@@ -457,7 +462,8 @@ Proof.
     - intros H. apply forall_set_nth; auto. intros _. apply (good_at _ i H).
     - intros k. unfold steps_at. cbn [log on_lane with_lanes w_lanes]. rewrite nth_set_nth.
       destruct (Nat.eqb_spec k (Z.to_nat i)) as [->|]; cbn [andb]; [|lia].
-      assert (X := kept_lanes _ _ K4). rewrite X. destruct (Nat.ltb_spec (Z.to_nat i) (length (w_lanes w))); [|lia].
+      assert (X := kept_lanes _ _ K4). rewrite X. destruct (Nat.ltb_spec (Z.to_nat i) (length
+          (w_lanes w))); [|lia].
       cbn [l_log log_event]. unfold steps_in. cbn [filter]. rewrite Hs. cbn [length].
       unfold at_lane. lia. }
   assert (A := kept_after_step _ _ i s slot rr f (kept_refl (log i (128 + code :: fields) w4))).
@@ -649,7 +655,8 @@ Lemma moved_rehome w0 w s to : moved w0 w -> moved w0 (rehome s to w).
 Proof.
   intros M. apply (moved_trans _ _ _ M). unfold rehome.
   set (o := w_out w).
-  set (ch := fun l => (Nat.eqb l (group_at o (Z.to_nat to)) || Nat.eqb l (owner_at o (Z.to_nat s)))%bool).
+  set (ch := fun l => (Nat.eqb l (group_at o (Z.to_nat to)) || Nat.eqb l (owner_at o (Z.to_nat
+      s)))%bool).
   set (ver := fun l => nth l (o_versions o) 0%N).
   constructor; cbn; auto. intros g v Hv. cbn in Hv. apply nth_map_seq in Hv.
   destruct Hv as [Hg Hv].
@@ -738,7 +745,8 @@ Qed.
 
 Lemma moved_balance w0 w : moved w0 w -> moved w0 (balance w).
 Proof.
-  intros M. unfold balance. assert (B := moved_balance_moves (Nat.div2 (length (w_lanes w))) w0 w false M).
+  intros M. unfold balance. assert (B := moved_balance_moves (Nat.div2 (length (w_lanes w))) w0 w
+      false M).
   destruct (balance_moves _ _ _) as [b w1]. cbn [snd] in B. destruct (_ && _); auto.
   apply moved_take_turns. auto.
 Qed.
@@ -916,7 +924,8 @@ Proof.
   - unfold all_good. cbn. intros H. apply Forall_map. eapply Forall_impl; [|exact H].
     intros l G. cbn. unfold f. destruct b; cbn; auto. apply good_end_frame. auto.
   - unfold steps_of. cbn. rewrite Nat.add_0_r.
-    assert (X : forall ls, steps_in_lanes (map (fun l => set_log [] (set_kernel (snd (f l)) l)) ls) = 0%nat).
+    assert (X : forall ls, steps_in_lanes (map (fun l => set_log [] (set_kernel (snd (f l)) l)) ls)
+        = 0%nat).
     { induction ls; cbn; auto. }
     assert (Y : forall ls, steps_in_logs (map (fun l => rev (l_log l)) ls) = steps_in_lanes ls).
     { induction ls as [|l ls IH]; auto.

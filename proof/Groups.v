@@ -405,7 +405,8 @@ Proof. apply (step_local vis me). Qed.
 Variable idle_lane : L -> bool.
 Hypothesis idle_act : forall r n me l v, me < n -> idle_lane l = true ->
   fst (act r n me l v) = false /\ fst (snd (act r n me l v)) = l /\
-  forall i s, nth_error v i = Some (Some s) -> nth_error (snd (snd (act r n me l v))) i = Some (Some s).
+  forall i s, nth_error v i = Some (Some s) -> nth_error (snd (snd (act r n me l v))) i = Some
+      (Some s).
 
 Lemma idle_step vis me (st : St) l :
   nth_error (lanes st) me = Some l -> idle_lane l = true ->

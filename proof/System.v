@@ -2,9 +2,12 @@
     of crates/system: what it logs is compared with the shipped code event by event.
 
     The rules are those of docs/spec/semantics.md (the numbers in brackets). A lane is the proved
-    model of [Lane]; this file adds what the system keeps beside it. Effects cross lanes in the one
-    order of [15] and waves are run lane by lane; the ways in which the code does the same faster
-    (batches, parcels, groups on threads) have no counterpart here.
+    model of [Lane]; this file adds what the system keeps beside it. [tick] is one transition. In a
+    wave the lanes run in order; a step of a lane has the lane, the sessions of its group and what
+    is constant in a wave ([act_on]). Effects cross lanes in the one order of [15]; the ways in
+        which
+    the code does the same faster (batches, parcels) have no counterpart here. The theorems are in
+    Changes.v and Systems.v, waves of groups on any number of workers among them.
 
     A guest is a list of instructions over a few memory cells and one sum, with the cycles of each
     block given; the harness compiles the same list to WebAssembly. A coroutine stops only at
@@ -13,11 +16,11 @@
 
     Modelled: spawn, join, cancel, detach, exit, faults, yield, sleep, numbers over channels of any
     lane with credits, select, close, channels made by guests, input, output, split sessions,
-    handoff, steal, balance, frames, jumps and deadlock.
+    limits of coroutines and channels, handoff, steal, balance, frames, jumps and deadlock.
     Not modelled: byte messages, calls, contexts, caps, parks and waits for sessions, WASI, limits
-    other than that of coroutines, digests. Nothing is proved of this file.
+    of bytes, digests.
 
-    Elsewhere: guests and their text ([checks/oracle]), extraction (oracle/Extract.v). *)
+    Elsewhere: guests and their text (checks/oracle), extraction (oracle/ExtractSystem.v). *)
 
 From Coq Require Import ZArith List Bool.
 From Wavelock Require Import Groups Lane.
@@ -324,7 +327,8 @@ Definition set_credits v l :=
 Definition set_mark v l :=
   LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) v (l_fresh l) (l_open l).
 Definition log_event e l :=
-  LaneState (l_kernel l) (e :: l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open l).
+  LaneState (l_kernel l) (e :: l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open
+      l).
 Definition set_log v l :=
   LaneState (l_kernel l) v (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open l).
 Definition set_outbox v l :=
@@ -620,7 +624,8 @@ Definition sender_left (i : Z) (c : place_of_channel) (w : world) : world :=
   | None => w
   | Some x =>
       let n := x_open x - 1 in
-      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes x) (x_home x) (x_free x) n (x_touched x)))) w in
+      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes x) (x_home x) (x_free x) n
+          (x_touched x)))) w in
       if n =? 0 then close_channel i c w1 else w1
   end.
 
@@ -1344,7 +1349,8 @@ Definition divide (c : place_of_channel) (w : world) : world :=
   | None => w
   | Some y =>
       let n := room x in
-      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes y) (x_home y) n (x_open y) (x_touched y)))) w in
+      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes y) (x_home y) n (x_open y)
+          (x_touched y)))) w in
       fold_left (fun w i =>
         if i =? x_home y then w
         else on_lane i (on_credit c (fun d =>
@@ -1467,7 +1473,8 @@ Definition rewire (w : world) (c : place_of_channel) : world :=
       let w2 := with_sessions (map (fun s => set_ports (map (fun p =>
                   if same_channel (p_channel p) c then Port c home (p_closed p) else p)
                   (s_ports s)) s) (w_sessions w1)) w1 in
-      let w3 := on_channel c (set_wiring (Some (Wiring lanes home (x_free y) (x_open y) (x_touched y)))) w2 in
+      let w3 := on_channel c (set_wiring (Some (Wiring lanes home (x_free y) (x_open y) (x_touched
+          y)))) w2 in
       let is_local q := let '(s, slot, _) := q_name q in
                         k_lane (task_at (at_session w3 s) slot) =? home in
       on_channel c (fun z => set_senders (map (fun e =>
@@ -1748,7 +1755,8 @@ Fixpoint run (fuel : nat) (w : world) : world :=
 (** ** Loading *)
 
 (** A session of the manifest: lanes with the home lane first, priority, weight, class, whether it
-    is pinned, its main function and the entries of its table, its ports' channels and its limits. *)
+    is pinned, its main function and the entries of its table, its ports' channels and its limits.
+        *)
 Record plan := Plan {
   n_lanes : list Z; n_priority : Z; n_weight : Z; n_class : Z; n_pinned : bool;
   n_main : program; n_entries : list program; n_ports : list Z;

@@ -56,7 +56,8 @@ Proof.
   intros Hn Hi. unfold System.act_on. cbv zeta.
   match goal with |- context [System.run_step _ ?x] => set (w := x) end.
   assert (Hl : System.at_lane w (Z.of_nat me) = l).
-  { unfold System.at_lane, w. cbn [System.w_lanes]. rewrite Nat2Z.id, Changes.nth_set_nth, repeat_length,
+  { unfold System.at_lane, w. cbn [System.w_lanes]. rewrite Nat2Z.id, Changes.nth_set_nth,
+      repeat_length,
       Nat.eqb_refl. destruct (Nat.ltb_spec me n); [auto|lia]. }
   unfold System.run_step. rewrite Hl. unfold idle in Hi. apply negb_true_iff in Hi. rewrite Hi.
   cbn [fst snd]. rewrite Hl. split; auto. split; auto.
@@ -76,9 +77,11 @@ Lemma step_phase vis me p (w : world) :
   step_seeing vis me (System.with_phase p w)
   = (fst (step_seeing vis me w), System.with_phase p (snd (step_seeing vis me w))).
 Proof.
-  unfold System.step_seeing, Groups.step_seeing. cbn [System.with_phase System.on_out lanes sessions out].
+  unfold System.step_seeing, Groups.step_seeing. cbn [System.with_phase System.on_out lanes
+      sessions out].
   destruct (nth_error (lanes w) me) as [l|]; auto.
-  match goal with |- context [System.act_on ?o] => change (System.act_on o) with (System.act_on (out w)) end.
+  match goal with |- context [System.act_on ?o] => change (System.act_on o) with (System.act_on
+      (out w)) end.
   destruct (System.act_on _ _ _ _ _) as [b [l' v']]. auto.
 Qed.
 
@@ -122,7 +125,8 @@ Proof.
         System.with_phase (System.InWave (if fst (step_seeing (sees w m) m c) then m else S m))
           (snd (step_seeing (sees w m) m c))).
       { rewrite run_snoc, Hr. unfold System.tick.
-        replace (phase (System.with_phase (System.InWave m) c)) with (System.InWave m) by reflexivity.
+        replace (phase (System.with_phase (System.InWave m) c)) with (System.InWave m) by
+            reflexivity.
         replace (lanes (System.with_phase (System.InWave m) c)) with (lanes c) by reflexivity.
         rewrite Hl. destruct (Nat.ltb_spec m nl); [|lia].
         unfold System.step.
@@ -225,7 +229,8 @@ Proof.
 Qed.
 
 (* One worker that runs the groups one after the other. *)
-Definition solo : (nat -> nat -> bool) -> nat -> list (list nat) * world -> list (list nat) * world :=
+Definition solo : (nat -> nat -> bool) -> nat -> list (list nat) * world -> list (list nat) * world
+    :=
   generic Groups.solo System.act_on.
 
 (* State for state and, since logs are part of the state, event for event, if the groups are
@@ -240,7 +245,8 @@ Theorem one_worker_is_canonical n (w : world) : phase w = System.InWave 0 ->
     run j w = System.with_phase (System.InWave turn) (snd r).
 Proof.
   intros Hp r. destruct (ticks_are_moves n w Hp) as (m & j & _ & Hf & _ & _ & Hr).
-  assert (H := one_worker_state_for_state (sees w) n (map (fun l => [l]) (seq 0 (length (lanes w)))) w).
+  assert (H := one_worker_state_for_state (sees w) n (map (fun l => [l]) (seq 0 (length (lanes
+      w)))) w).
   rewrite Waves.single_lanes in H. fold r in H. exists m, j. rewrite <- H in Hf, Hr. auto.
 Qed.
 
@@ -387,7 +393,8 @@ Qed.
 
 (* ---- A whole run ---- *)
 
-(* Rounds of a driver that gets certificates from anywhere: it runs the claimed groups of an accepted
+(* Rounds of a driver that gets certificates from anywhere: it runs the claimed groups of an
+    accepted
    one on its workers, each with what was granted to its claim, or the state's own groups; single
    transitions in canonical order after a refusal and between waves. *)
 Inductive certified_round : world * checker -> world * checker -> Prop :=

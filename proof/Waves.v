@@ -57,7 +57,8 @@ Theorem step_local vis me :
   local _ _ _ _ (Groups.get _ _ _ (lanes _ _) (sessions _ _))
     (Groups.shape _ _ _ _ (lanes _ _) (sessions _ _) rest) (Groups.foot vis me)
     (step_seeing vis me).
-Proof. exact (generic Groups.step_local (fun _ _ _ => eq_refl) (fun _ _ _ => eq_refl) (fun _ _ _ => eq_refl) act vis me). Qed.
+Proof. exact (generic Groups.step_local (fun _ _ _ => eq_refl) (fun _ _ _ => eq_refl) (fun _ _ _ =>
+    eq_refl) act vis me). Qed.
 
 (* ---- The canonical run of a wave ---- *)
 
@@ -165,7 +166,8 @@ Definition idle_lane (l : lane) : bool :=
 
 Lemma idle_act r n me l v : me < n -> idle_lane l = true ->
   fst (act r n me l v) = false /\ fst (snd (act r n me l v)) = l /\
-  forall i s, nth_error v i = Some (Some s) -> nth_error (snd (snd (act r n me l v))) i = Some (Some s).
+  forall i s, nth_error v i = Some (Some s) -> nth_error (snd (snd (act r n me l v))) i = Some
+      (Some s).
 Proof.
   intros _ Hi. unfold act, lane_step.
   unfold idle_lane in Hi. destruct (wave_end l <=? now l)%N; auto. cbn in Hi.
@@ -451,7 +453,8 @@ Qed.
 
 (* The one worker runs the groups one after the other: one move of the first group
    that is not done. *)
-Definition solo : (nat -> nat -> bool) -> nat -> list (list nat) * state -> list (list nat) * state :=
+Definition solo : (nat -> nat -> bool) -> nat -> list (list nat) * state -> list (list nat) * state
+    :=
   generic Groups.solo act.
 
 (* State for state and, since logs are part of the state, event for event: after any
@@ -487,7 +490,8 @@ Theorem one_worker_wave_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
   fst r = [] -> exists j, run _ _ slice choose cfg j st = end_wave (snd r).
 Proof.
   intros Hp vis gs r Hr.
-  destruct (generic Groups.solo_is_a_schedule parts act vis n (map (todo (length (lanes _ _ st))) gs) st)
+  destruct (generic Groups.solo_is_a_schedule parts act vis n (map (todo (length (lanes _ _ st)))
+      gs) st)
     as (sched & H1 & H2).
   fold solo in H1, H2. fold r in H1, H2. rewrite <- H1.
   apply (own_groups_are_canonical sched st Hp). apply H2. auto.

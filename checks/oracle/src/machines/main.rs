@@ -31,7 +31,9 @@ use wavelock_abi::{CoroutineName, Cycles, Frame, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_generate::WAITING_EVERY;
 use wavelock_kernel::{Policy, PriorityRule, Sharing, State};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{InputEvent, MachineSpec, OwnLimits, Recipient, RunOutcome, Sink, Span, World};
+use wavelock_system::{
+    InputEvent, MachineSpec, OwnLimits, Recipient, RunOutcome, Sink, Span, World,
+};
 use wavelock_trace::{Digest, Event, EventReader};
 use wavelock_waves::Waves;
 
