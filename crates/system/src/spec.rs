@@ -316,6 +316,12 @@ impl MachineSpec {
         most_gap(self.most_gap, found.unwrap_or(Cycles::ZERO))
     }
 
+    /// The last frame at whose end the clocks of all lanes together fit 64 bits, with two frames
+    /// to spare.
+    pub(crate) fn countable_frames(&self) -> u64 {
+        (u64::MAX / self.frame_cycles.0 / u64::from(self.lanes)).saturating_sub(2)
+    }
+
     /// The settings that every lane's kernel is made with.
     pub(crate) fn lane_settings(&self) -> LaneSettings {
         LaneSettings {

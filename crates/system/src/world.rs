@@ -529,13 +529,10 @@ impl World {
         events.into_iter().flatten().min()
     }
 
-    /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes
-    /// together can count.
+    /// The last frame the run may have: the manifest's limit, and what can be counted.
     pub(crate) fn last_frame(&self) -> Frame {
-        let countable =
-            (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
         let limit = self.spec.max_frames.map_or(u64::MAX, |frames| frames.saturating_sub(1));
-        Frame(limit.min(countable))
+        Frame(limit.min(self.spec.countable_frames()))
     }
 
     /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order,
