@@ -236,7 +236,7 @@ pub struct MachineSpec {
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
-    /// The machine takes inputs while it runs, and ends when it is told to (semantics 80).
+    /// The machine takes inputs while it runs, and ends at a stop input (semantics 80).
     pub live: bool,
     /// Functions of the embedder that guests may import (semantics 100).
     pub host: HostImports,
