@@ -9,7 +9,7 @@ use crate::report::{FrameReport, Observer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Frame, LaneId, SessionId};
 use wavelock_system::{Control, ControlRefusal, Input, RunOutcome, SessionOutcome, Sink};
 use wavelock_trace::Digest;
 
@@ -93,7 +93,7 @@ impl Sink for Collected {
         self.refused.push(Error::Refused { frame, refusal: *refusal });
     }
 
-    fn answers(&mut self, _frame: Frame, lane: u16, answers: &[u8]) {
+    fn answers(&mut self, _frame: Frame, lane: LaneId, answers: &[u8]) {
         if self.recorded.is_some() {
             self.inputs.push(Input::Answers { lane, bytes: answers.into() });
         }

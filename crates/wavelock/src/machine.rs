@@ -88,8 +88,8 @@ struct Running {
 
 /// A machine: sessions, their state, and the frame loop.
 ///
-/// What it is told ([`Machine::input`] and the like) is an input of the next frame: recorded, and
-/// in the digest. Everything else here is about the host and in no digest: how many threads run it,
+/// Inputs ([`Machine::input`] and the like) belong to the next frame: they are recorded, and in the
+/// digest. Everything else here is about the host and in no digest: how many threads run it,
 /// when it advances, snapshots, observers. So the same inputs at the same frames give the same
 /// digests on every host.
 ///
