@@ -62,6 +62,7 @@ mod spec;
 mod control;
 mod live;
 mod load;
+mod replace;
 mod start;
 
 mod channel;
@@ -135,6 +136,7 @@ pub use load::{
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
+pub use replace::Replacement;
 pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
 pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;

@@ -9,7 +9,7 @@ use crate::report::{FrameReport, Observer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Frame, LaneId, SessionId};
 use wavelock_system::{Control, ControlRefusal, Input, RunOutcome, SessionOutcome, Sink};
 use wavelock_trace::Digest;
 
@@ -24,6 +24,8 @@ pub(crate) struct Collected {
     ran: Vec<Arc<Ran>>,
     /// Control inputs that could not take effect in the frame.
     pub(crate) refused: Vec<Error>,
+    /// Sessions that were replaced in the frame.
+    pub(crate) replaced: Vec<SessionId>,
     /// Whether a recorder needs the frame, and its events.
     recorded: Option<bool>,
 }
@@ -58,6 +60,10 @@ impl Sink for Collected {
     }
 
     fn inputs(&mut self, _frame: Frame, inputs: &[Input]) {
+        self.replaced.extend(inputs.iter().filter_map(|input| match input {
+            Input::Control(Control::Replace(replacement)) => Some(replacement.session),
+            _ => None,
+        }));
         if self.recorded.is_some() {
             self.inputs = inputs.into();
         }
@@ -67,7 +73,7 @@ impl Sink for Collected {
         self.refused.push(Error::Refused { frame, refusal: *refusal });
     }
 
-    fn answers(&mut self, _frame: Frame, lane: u16, answers: &[u8]) {
+    fn answers(&mut self, _frame: Frame, lane: LaneId, answers: &[u8]) {
         if self.recorded.is_some() {
             self.inputs.push(Input::Answers { lane, bytes: answers.into() });
         }

@@ -87,8 +87,8 @@ struct Running {
 
 /// A machine: sessions, their state, and the frame loop.
 ///
-/// What it is told ([`Machine::input`] and the like) is an input of the next frame: recorded, and
-/// in the digest. Everything else here is about the host and in no digest: how many threads run it,
+/// Inputs ([`Machine::input`] and the like) belong to the next frame: they are recorded, and in the
+/// digest. Everything else here is about the host and in no digest: how many threads run it,
 /// when it advances, snapshots, observers. So the same inputs at the same frames give the same
 /// digests on every host.
 ///
@@ -384,6 +384,9 @@ impl Machine {
             asks.filter(|ask| before(ask).is_some_and(|made| ask.id().number() >= made)).collect();
         let mut ended = Vec::new();
         self.ended.resize(world.spec().sessions.len(), false);
+        for session in &collected.replaced {
+            self.ended[session.0 as usize] = false;
+        }
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
