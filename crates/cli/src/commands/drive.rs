@@ -16,7 +16,7 @@ use crate::arguments::{LiveArguments, OutputMode, RecordArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::manifest::grouped;
+use crate::manifest::{Template, grouped};
 use crate::report::{Report, Telemetry};
 use std::fs::File;
 use std::io::Write;
@@ -46,6 +46,8 @@ pub(super) struct Driven<'a> {
     pub(super) sources: Sources,
     /// The machine takes inputs while it runs.
     pub(super) live: Option<&'a LiveArguments>,
+    /// What a session has that starts while it runs.
+    pub(super) template: Template,
     pub(super) report: Option<&'a Path>,
     pub(super) output: &'a OutputMode,
     pub(super) json: bool,
@@ -96,6 +98,7 @@ impl Driven<'_> {
             measure,
             sources,
             live,
+            template,
             report,
             output,
             json,
@@ -122,8 +125,9 @@ impl Driven<'_> {
         let mut nowhere = ();
         let mut streams = Streams::new(json, world.spec(), output, collector, live.is_some())?;
         streams.interrupt = Interrupt::install();
-        let mut live =
-            live.map(|live| Live::start(live, world.spec(), &mut streams, output)).transpose()?;
+        let mut live = live
+            .map(|live| Live::start(live, world.spec(), template, &mut streams, output))
+            .transpose()?;
         let kept = recording.snapshot.as_deref().map(reserve).transpose()?;
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;

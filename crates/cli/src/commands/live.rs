@@ -9,24 +9,31 @@
 //! host's. Elsewhere: sockets, lines and queues are in `live`.
 
 use super::drive::{Ending, Flow, rounds};
+use super::files::{MOST_TEXT_BYTES, read_file};
 use super::interrupt::Interrupt;
 use super::memory::MemoryGuard;
 use super::streams::Streams;
 use crate::arguments::{FrameRate, LiveArguments, OutputMode};
+use crate::diagnostic::Source;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::live::{
-    Clients, Dropped, Form, Inbox, Lines, Message, Outlet, Request, Served, SourceId, Verb,
-    WhenFull, shown,
+    Change, Clients, Dropped, Form, Inbox, Lines, Message, Modules, Outlet, Request,
+    STANDARD_INPUT, Served, Shelf, Verb, WATCH, Watch, WhenFull, shown,
 };
-use crate::manifest::grouped;
+use crate::manifest::{self, Overrides, Template, grouped, name_refusal};
 use crate::report::{DroppedRow, LiveRow};
 use crate::suggest::nearest;
+use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wavelock::Pacer;
 use wavelock_abi::{Frame, SessionId};
-use wavelock_system::{Control, Input, MachineSpec, Recipient, Stage, World};
+use wavelock_system::{
+    Control, Input, LaterModule, MachineSpec, Recipient, SessionSpec, Stage, World,
+};
 use wavelock_waves::Waves;
 
 /// Frames per second without `--fps` and `--speed`.
@@ -44,11 +51,14 @@ const MOST_WAITING_BYTES: usize = 16 << 20;
 /// Refused lines of standard input that are printed; all are counted.
 const SHOWN_REFUSALS: u64 = 16;
 
+/// Refusals of the watched folder that are printed; all are counted.
+const SHOWN_SKIPS: u64 = 100;
+
 /// How long the end of a paced run waits for a reader of its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Standard input as a source of requests.
-const STANDARD_INPUT: SourceId = SourceId(0);
+/// Sessions up to which an unknown name is compared with all names.
+const MOST_COMPARED: usize = 1_000;
 
 /// What a live run listens to, and its pace.
 pub(super) struct Live {
@@ -65,10 +75,33 @@ pub(super) struct Live {
     is_open: bool,
     /// Clients may come.
     is_listening: bool,
+    /// The folder may have another module.
+    is_watching: bool,
+    /// Lines or the folder can start sessions.
+    can_start: bool,
+    sessions: Sessions,
     /// The machine was told to stop, because nothing could happen any more.
     is_stopping: bool,
+    counts: Counts,
+}
+
+/// The sessions of the machine, with those that wait to start.
+struct Sessions {
+    by_name: BTreeMap<String, SessionId>,
+    /// What a session has that is started.
+    template: Template,
+    /// The first that was started while the machine ran.
+    first_later: u32,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Default)]
+struct Counts {
     taken: u64,
     refused: u64,
+    skipped: u64,
+    started: u64,
+    ended: u64,
 }
 
 /// Why a wait for the next frame ended.
@@ -84,6 +117,7 @@ impl Live {
     pub(super) fn start(
         arguments: &LiveArguments,
         spec: &MachineSpec,
+        template: Template,
         streams: &mut Streams<'_>,
         output: &OutputMode,
     ) -> Result<Self, Failure> {
@@ -93,14 +127,24 @@ impl Live {
             (None, Some(speed)) => Some(speed * 1e9 / spec.frame_cycles.0 as f64),
             (None, None) => Some(DEFAULT_RATE),
         };
-        let form = match &arguments.to {
-            None => Form::Json,
-            Some(name) => {
-                find(spec, name)
-                    .map_err(|error| Failure::new(Exit::Refused, format!("--to: {error}")))?;
-                Form::Text(name.clone())
-            }
+        let template = match &arguments.template {
+            Some(path) => read_template(path)?,
+            None => template,
         };
+        let sessions = Sessions::new(spec, template);
+        if let Some(name) = &arguments.to {
+            let found = sessions.find(name);
+            found.map_err(|error| Failure::new(Exit::Refused, format!("--to: {error}")))?;
+        }
+        let shelf: Arc<Mutex<Shelf>> = Arc::default();
+        let folder = |path: &PathBuf| -> Result<Arc<Modules>, Failure> {
+            path.read_dir().map_err(|error| Failure::file("read", path, &error))?;
+            Ok(Arc::new(Modules::new(path, shelf.clone())))
+        };
+        let modules = arguments.modules.as_ref().map(folder).transpose()?;
+        let watch = arguments.watch.as_ref().map(folder).transpose()?;
+        let can_start = modules.is_some() || watch.is_some();
+        let form = Form { to: arguments.to.clone(), modules };
         let inbox = Inbox::default();
         let host = |error: io::Error| {
             Failure::new(Exit::Host, format!("a live run cannot start its threads: {error}"))
@@ -122,6 +166,11 @@ impl Live {
         let when_full = if rate.is_some() { WhenFull::Drop } else { WhenFull::Wait };
         streams.go_live(clients, outlets, when_full);
         read_standard_input(inbox.clone(), form).map_err(host)?;
+        let is_watching = watch.is_some();
+        if let Some(modules) = watch {
+            places.push(format!("watching {}", modules.folder().display()));
+            Watch::new(modules).start(inbox.clone()).map_err(host)?;
+        }
         let pace = rate.map_or_else(
             || "as fast as possible".to_owned(),
             |rate| format!("{} frames a second", round(rate)),
@@ -137,9 +186,11 @@ impl Live {
             time: arguments.time,
             is_open: true,
             is_listening,
+            is_watching,
+            can_start,
+            sessions,
             is_stopping: false,
-            taken: 0,
-            refused: 0,
+            counts: Counts::default(),
         })
     }
 
@@ -216,7 +267,7 @@ impl Live {
     }
 
     /// Gives the machine what was asked for since the last boundary.
-    fn give(&mut self, world: &mut World, streams: &Streams<'_>) {
+    fn give(&mut self, world: &mut World, streams: &mut Streams<'_>) {
         for (source, message) in self.inbox.take() {
             let (line, refused) = match message {
                 Message::Ended => {
@@ -228,16 +279,36 @@ impl Live {
                     continue;
                 }
                 Message::Refused(line, reason) => (line, Some(reason)),
-                Message::Request(line, request) => (line, self.ask(world, request).err()),
+                Message::Request(_, Request::Watched(change)) => {
+                    let name = change.name.clone();
+                    let changed = self.watched(world, change, streams);
+                    (0, changed.err().map(|reason| format!("`{name}`: {reason}")))
+                }
+                Message::Request(line, request) => {
+                    let taken = self.ask(world, request);
+                    self.counts.taken += u64::from(taken.is_ok());
+                    (line, taken.err())
+                }
             };
             let Some(reason) = refused else { continue };
-            if source == STANDARD_INPUT {
-                self.refused += 1;
-                if self.refused <= SHOWN_REFUSALS {
-                    streams.note(&format!("standard input, line {line}: {}", shown(&reason)));
+            match source {
+                STANDARD_INPUT => {
+                    self.counts.refused += 1;
+                    if self.counts.refused <= SHOWN_REFUSALS {
+                        streams.note(&format!("standard input, line {line}: {}", shown(&reason)));
+                    }
                 }
-            } else if let Some(clients) = &streams.clients {
-                clients.refuse(source, line, &reason);
+                WATCH => {
+                    self.counts.skipped += 1;
+                    if self.counts.skipped <= SHOWN_SKIPS {
+                        streams.note(&format!("--watch: {}", shown(&reason)));
+                    }
+                }
+                client => {
+                    if let Some(clients) = &streams.clients {
+                        clients.refuse(client, line, &reason);
+                    }
+                }
             }
         }
     }
@@ -246,23 +317,74 @@ impl Live {
     fn ask(&mut self, world: &mut World, request: Request) -> Result<(), String> {
         let input = match request {
             Request::Input { to, bytes } => {
-                Input::Bytes { to: find(world.spec(), &to)?, bytes: bytes.into() }
+                Input::Bytes { to: self.sessions.find(&to)?, bytes: bytes.into() }
             }
-            Request::Close { to } => Input::End { to: find(world.spec(), &to)? },
-            Request::Control { verb, to } => match find(world.spec(), &to)? {
-                Recipient::Session(session) => Input::Control(match verb {
+            Request::Close { to } => Input::End { to: self.sessions.find(&to)? },
+            Request::Control { verb, to } => {
+                let session = self.sessions.one(&to)?;
+                let control = match verb {
                     Verb::Hold => Control::Hold { session },
                     Verb::Release => Control::Release { session },
                     Verb::End => Control::End { session },
-                }),
-                Recipient::All => {
-                    return Err("this line is for one session: name it in place of `*`".to_owned());
-                }
-            },
+                    Verb::Weight(weight) => Control::Weight { session, weight },
+                    Verb::Cap(cap) => Control::Cap { session, cap },
+                };
+                let is_end = matches!(control, Control::End { .. });
+                give(world, Input::Control(control)).map_err(|error| format!("`{to}`: {error}"))?;
+                self.counts.ended += u64::from(is_end);
+                return Ok(());
+            }
+            Request::Budget { context, of, budget } => {
+                let session = self.sessions.with_context(world.spec(), &context, of.as_deref())?;
+                Input::Control(Control::Context { session, name: context.into(), budget })
+            }
+            Request::Start { name, module, args } => {
+                return self.start_session(world, &name, module, args).map(drop);
+            }
+            Request::Watched(_) => return Ok(()),
             Request::Stop => Input::Stop,
         };
-        world.give(input).map_err(|refusal| refusal.to_string())?;
-        self.taken += 1;
+        give(world, input).map(drop)
+    }
+
+    /// Starts a session with the template.
+    fn start_session(
+        &mut self,
+        world: &mut World,
+        name: &str,
+        module: LaterModule,
+        args: Option<Vec<String>>,
+    ) -> Result<Frame, String> {
+        if let Some(reason) = name_refusal(name) {
+            return Err(reason);
+        }
+        let mut new = self.sessions.template.session(name, module);
+        new.args = args.unwrap_or(new.args);
+        let number = SessionId(world.sessions_planned());
+        let frame = give(world, Input::Control(Control::Start(Box::new(new))))?;
+        self.sessions.by_name.insert(name.to_owned(), number);
+        self.counts.started += 1;
+        Ok(frame)
+    }
+
+    /// Follows a change of the watched folder.
+    fn watched(
+        &mut self,
+        world: &mut World,
+        change: Change,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), String> {
+        let Change { name, module } = change;
+        let running = self.sessions.started(&name).filter(|session| !has_ended(world, *session));
+        let Some(module) = module else {
+            let Some(session) = running else { return Ok(()) };
+            let frame = give(world, Input::Control(Control::End { session }))?;
+            self.counts.ended += 1;
+            streams.note(&format!("frame {}: the end of `{name}`, whose file is gone", frame.0));
+            return Ok(());
+        };
+        let frame = self.start_session(world, &name, module, None)?;
+        streams.note(&format!("frame {}: the start of `{name}`", frame.0));
         Ok(())
     }
 
@@ -272,8 +394,10 @@ impl Live {
         if self.is_stopping || world.next_frame_number() == Frame::ZERO {
             return false;
         }
-        let is_deaf = !self.is_open && !self.is_listening && self.inbox.is_empty();
-        world.ended_sessions() == world.spec().sessions.len()
+        let is_deaf =
+            !self.is_open && !self.is_listening && !self.is_watching && self.inbox.is_empty();
+        let may_start = self.can_start && !is_deaf;
+        world.ended_sessions() == world.spec().sessions.len() && !may_start
             || is_deaf && world.next_input().is_none() && world.due().is_none()
     }
 
@@ -291,8 +415,11 @@ impl Live {
         let wait = self.pacer.is_some().then(|| Instant::now() + LAST_WORDS);
         let Dropped { frames, bytes } = streams.end_outlets(wait).and(dropped);
         LiveRow {
-            taken: self.taken,
-            refused: self.refused + refused,
+            taken: self.counts.taken,
+            refused: self.counts.refused + refused,
+            started: self.counts.started,
+            ended: self.counts.ended,
+            skipped: self.counts.skipped,
             clients,
             turned_away,
             disconnected,
@@ -331,18 +458,85 @@ fn read_standard_input(inbox: Inbox, form: Form) -> io::Result<()> {
     Ok(())
 }
 
-/// The sessions of a name.
-fn find(spec: &MachineSpec, name: &str) -> Result<Recipient, String> {
-    if name == "*" {
-        return Ok(Recipient::All);
+/// Gives an input for the next frame.
+fn give(world: &mut World, input: Input) -> Result<Frame, String> {
+    world.give(input).map_err(|refusal| refusal.to_string())
+}
+
+fn has_ended(world: &World, session: SessionId) -> bool {
+    world.usage(session).is_some_and(|usage| usage.outcome.is_some())
+}
+
+/// The `[template]` of a manifest.
+fn read_template(path: &Path) -> Result<Template, Failure> {
+    let source = Source::decode(path.display().to_string(), read_file(path, MOST_TEXT_BYTES)?)
+        .map_err(Failure::refused)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let read = manifest::read(source, folder, &Overrides::default());
+    read.map(|read| read.manifest.template).map_err(Failure::refused)
+}
+
+impl Sessions {
+    fn new(spec: &MachineSpec, template: Template) -> Self {
+        let named =
+            |(session, number): (&SessionSpec, u32)| (session.name.clone(), SessionId(number));
+        Self {
+            by_name: spec.sessions.iter().zip(0..).map(named).collect(),
+            template,
+            first_later: spec.origin.as_deref().unwrap_or(spec).sessions.len() as u32,
+        }
     }
-    let names = || spec.sessions.iter().map(|session| session.name.as_str());
-    match names().position(|session| session == name) {
-        Some(number) => Ok(Recipient::Session(SessionId(number as u32))),
-        None => {
-            let near = nearest(name, names());
-            let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            Err(format!("there is no session `{}`{near}", shown(name)))
+
+    /// The sessions of a name.
+    fn find(&self, name: &str) -> Result<Recipient, String> {
+        if name == "*" {
+            return Ok(Recipient::All);
+        }
+        if let Some(session) = self.by_name.get(name) {
+            return Ok(Recipient::Session(*session));
+        }
+        let names = self.by_name.keys().map(String::as_str);
+        let near = nearest(name, names.take(MOST_COMPARED));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        Err(format!("there is no session `{}`{near}", shown(name)))
+    }
+
+    /// The one session of a name.
+    fn one(&self, name: &str) -> Result<SessionId, String> {
+        match self.find(name)? {
+            Recipient::Session(session) => Ok(session),
+            Recipient::All => {
+                Err("this line is for one session: name it in place of `*`".to_owned())
+            }
+        }
+    }
+
+    /// A session of this name that was started while the machine ran.
+    fn started(&self, name: &str) -> Option<SessionId> {
+        self.by_name.get(name).copied().filter(|session| session.0 >= self.first_later)
+    }
+
+    /// The session with a context of this name.
+    fn with_context(
+        &self,
+        spec: &MachineSpec,
+        context: &str,
+        of: Option<&str>,
+    ) -> Result<SessionId, String> {
+        let of = of.map(|name| self.one(name)).transpose()?;
+        let mut found = spec.contexts.iter().filter(|known| known.name == context);
+        match (of, found.next(), found.next()) {
+            (Some(session), ..) => Ok(session),
+            (None, Some(only), None) => Ok(only.session),
+            (None, None, _) => {
+                let near = nearest(context, spec.contexts.iter().map(|known| known.name.as_str()));
+                let near =
+                    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                Err(format!("there is no context `{}`{near}", shown(context)))
+            }
+            (None, Some(_), Some(_)) => {
+                Err(format!("several sessions have a context `{context}`: name one with `of`"))
+            }
         }
     }
 }

@@ -322,6 +322,15 @@ pub struct LiveRow {
     pub taken: u64,
     /// Lines that were refused.
     pub refused: u64,
+    /// Sessions that lines or the watched folder started.
+    #[serde(default)]
+    pub started: u64,
+    /// Sessions that they ended.
+    #[serde(default)]
+    pub ended: u64,
+    /// Versions of files of the watched folder that could not become a session.
+    #[serde(default)]
+    pub skipped: u64,
     /// Clients that connected.
     pub clients: u64,
     /// Clients that were refused, because too many were connected.
