@@ -132,6 +132,7 @@ impl OwnedFrame {
                         | Event::Control { .. }
                         | Event::ControlRefused { .. }
                         | Event::Start { .. }
+                        | Event::Replace { .. }
                         | Event::Jump { .. }
                 )
             )

@@ -62,6 +62,7 @@ mod spec;
 mod control;
 mod live;
 mod load;
+mod replace;
 mod start;
 
 mod channel;
@@ -139,6 +140,7 @@ pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
 pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;
 pub use spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
+pub use replace::Replacement;
 pub use start::{LaterModule, NewSession};
 pub use state::{STATE_PAGE_BYTES, STATE_VERSION, StateError, StateHead};
 pub use wave_profile::{ChannelTraffic, GroupLoad, WIDTH_BUCKETS, WaveProfile};
