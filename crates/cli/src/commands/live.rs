@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use wavelock::Pacer;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_system::{
-    Control, Input, LaterModule, MachineSpec, Recipient, SessionSpec, Stage, World,
+    Control, Input, LaterModule, MachineSpec, Recipient, Replacement, SessionSpec, Stage, World,
 };
 use wavelock_waves::Waves;
 
@@ -56,6 +56,9 @@ const SHOWN_SKIPS: u64 = 100;
 
 /// How long the end of a paced run waits for a reader of its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Bytes of all modules of sessions that lines and the folder started or replaced.
+const MOST_MODULE_BYTES: u64 = 256 << 20;
 
 /// Sessions up to which an unknown name is compared with all names.
 const MOST_COMPARED: usize = 1_000;
@@ -101,6 +104,7 @@ struct Counts {
     refused: u64,
     skipped: u64,
     started: u64,
+    replaced: u64,
     ended: u64,
 }
 
@@ -267,7 +271,7 @@ impl Live {
     }
 
     /// Gives the machine what was asked for since the last boundary.
-    fn give(&mut self, world: &mut World, streams: &mut Streams<'_>) {
+    fn give(&mut self, world: &mut World, streams: &Streams<'_>) {
         for (source, message) in self.inbox.take() {
             let (line, refused) = match message {
                 Message::Ended => {
@@ -281,8 +285,13 @@ impl Live {
                 Message::Refused(line, reason) => (line, Some(reason)),
                 Message::Request(_, Request::Watched(change)) => {
                     let name = change.name.clone();
-                    let changed = self.watched(world, change, streams);
-                    (0, changed.err().map(|reason| format!("`{name}`: {reason}")))
+                    match self.watched(world, change) {
+                        Ok(done) => {
+                            done.into_iter().for_each(|done| streams.note(&done));
+                            continue;
+                        }
+                        Err(reason) => (0, Some(format!("`{name}`: {reason}"))),
+                    }
                 }
                 Message::Request(line, request) => {
                     let taken = self.ask(world, request);
@@ -341,6 +350,10 @@ impl Live {
             Request::Start { name, module, args } => {
                 return self.start_session(world, &name, module, args).map(drop);
             }
+            Request::Replace { to, module, carry } => {
+                let session = self.sessions.one(&to)?;
+                return self.replace(world, session, module, carry).map(drop);
+            }
             Request::Watched(_) => return Ok(()),
             Request::Stop => Input::Stop,
         };
@@ -360,6 +373,7 @@ impl Live {
         }
         let mut new = self.sessions.template.session(name, module);
         new.args = args.unwrap_or(new.args);
+        has_room(world, &new.module)?;
         let number = SessionId(world.sessions_planned());
         let frame = give(world, Input::Control(Control::Start(Box::new(new))))?;
         self.sessions.by_name.insert(name.to_owned(), number);
@@ -367,25 +381,51 @@ impl Live {
         Ok(frame)
     }
 
+    /// Gives a session another module.
+    fn replace(
+        &mut self,
+        world: &mut World,
+        session: SessionId,
+        module: LaterModule,
+        carry: Vec<u8>,
+    ) -> Result<Frame, String> {
+        has_room(world, &module)?;
+        let replacement = Replacement { session, module, carry: carry.into() };
+        let frame = give(world, Input::Control(Control::Replace(Box::new(replacement))))?;
+        self.counts.replaced += 1;
+        Ok(frame)
+    }
+
     /// Follows a change of the watched folder.
     fn watched(
         &mut self,
         world: &mut World,
-        change: Change,
-        streams: &mut Streams<'_>,
-    ) -> Result<(), String> {
-        let Change { name, module } = change;
-        let running = self.sessions.started(&name).filter(|session| !has_ended(world, *session));
-        let Some(module) = module else {
-            let Some(session) = running else { return Ok(()) };
-            let frame = give(world, Input::Control(Control::End { session }))?;
-            self.counts.ended += 1;
-            streams.note(&format!("frame {}: the end of `{name}`, whose file is gone", frame.0));
-            return Ok(());
+        Change { name, module }: Change,
+    ) -> Result<Option<String>, String> {
+        let known = self.sessions.by_name.get(&name).copied();
+        if known.is_some_and(|session| session.0 < self.sessions.first_later) {
+            return match module {
+                Some(_) => Err("a session of the machine's own has this name".to_owned()),
+                None => Ok(None),
+            };
+        }
+        let (frame, what) = match (known, module) {
+            (None, None) => return Ok(None),
+            (None, Some(module)) => (self.start_session(world, &name, module, None)?, "starts"),
+            (Some(session), Some(module)) => {
+                (self.replace(world, session, module, Vec::new())?, "is replaced")
+            }
+            (Some(session), None) => {
+                let has_ended = world.usage(session).is_some_and(|usage| usage.outcome.is_some());
+                if has_ended {
+                    return Ok(None);
+                }
+                let frame = give(world, Input::Control(Control::End { session }))?;
+                self.counts.ended += 1;
+                (frame, "ends")
+            }
         };
-        let frame = self.start_session(world, &name, module, None)?;
-        streams.note(&format!("frame {}: the start of `{name}`", frame.0));
-        Ok(())
+        Ok(Some(format!("--watch: `{name}` {what} in frame {}", grouped(frame.0))))
     }
 
     /// Whether nothing can happen any more: every session has ended, or the machine is idle and no
@@ -418,6 +458,7 @@ impl Live {
             taken: self.counts.taken,
             refused: self.counts.refused + refused,
             started: self.counts.started,
+            replaced: self.counts.replaced,
             ended: self.counts.ended,
             skipped: self.counts.skipped,
             clients,
@@ -463,8 +504,21 @@ fn give(world: &mut World, input: Input) -> Result<Frame, String> {
     world.give(input).map_err(|refusal| refusal.to_string())
 }
 
-fn has_ended(world: &World, session: SessionId) -> bool {
-    world.usage(session).is_some_and(|usage| usage.outcome.is_some())
+/// Refuses a module beyond what the machine may keep of modules that came while it ran.
+fn has_room(world: &World, module: &LaterModule) -> Result<(), String> {
+    let library = &world.spec().library;
+    let kept: u64 = library.iter().map(|kept| kept.bytes().len() as u64).sum();
+    let more = module.bytes().len() as u64;
+    if library.contains(module) || kept + more <= MOST_MODULE_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "the module has {} bytes, and those of other sessions that were started have {}: at most \
+         {} are allowed",
+        grouped(more),
+        grouped(kept),
+        grouped(MOST_MODULE_BYTES)
+    ))
 }
 
 /// The `[template]` of a manifest.
@@ -509,11 +563,6 @@ impl Sessions {
                 Err("this line is for one session: name it in place of `*`".to_owned())
             }
         }
-    }
-
-    /// A session of this name that was started while the machine ran.
-    fn started(&self, name: &str) -> Option<SessionId> {
-        self.by_name.get(name).copied().filter(|session| session.0 >= self.first_later)
     }
 
     /// The session with a context of this name.

@@ -429,6 +429,16 @@ fn print_live(text: &mut String, live: &LiveRow) {
         grouped(live.turned_away),
         grouped(live.disconnected)
     );
+    if live.started + live.replaced + live.ended + live.skipped > 0 {
+        let _ = writeln!(
+            text,
+            "sessions: {} started, {} replaced, {} ended; {} skipped",
+            grouped(live.started),
+            grouped(live.replaced),
+            grouped(live.ended),
+            plural(live.skipped, "file")
+        );
+    }
     if live.dropped.frames > 0 {
         let _ = writeln!(
             text,

@@ -325,6 +325,9 @@ pub struct LiveRow {
     /// Sessions that lines or the watched folder started.
     #[serde(default)]
     pub started: u64,
+    /// Sessions that got another module.
+    #[serde(default)]
+    pub replaced: u64,
     /// Sessions that they ended.
     #[serde(default)]
     pub ended: u64,
