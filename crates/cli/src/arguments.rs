@@ -372,6 +372,13 @@ pub struct LiveArguments {
     pub time: Option<Duration>,
 }
 
+impl LiveArguments {
+    /// Whether sessions can start while the machine runs.
+    pub(crate) const fn starts_sessions(&self) -> bool {
+        self.watch.is_some() || self.modules.is_some()
+    }
+}
+
 /// How often frames are due.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FrameRate {

@@ -111,7 +111,8 @@ fn policy(
 ) -> Result<wavelock_kernel::Policy, Diagnostics> {
     let machine = &read.manifest.machine;
     let quantum = machine.quantum_cycles;
-    let gap = modules.iter().map(|(module, _)| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+    let gaps = modules.iter().map(|(module, _)| module.code().gap()).chain(machine.most_gap);
+    let gap = gaps.max().unwrap_or(Cycles::ZERO);
     let made = policy_of(machine.policy, machine.share, quantum, gap, machine.frame_cycles);
     made.map_err(|most| {
         let title = format!(

@@ -147,7 +147,6 @@ impl Live {
         };
         let modules = arguments.modules.as_ref().map(folder).transpose()?;
         let watch = arguments.watch.as_ref().map(folder).transpose()?;
-        let can_start = modules.is_some() || watch.is_some();
         let form = Form { to: arguments.to.clone(), modules };
         let inbox = Inbox::default();
         let host = |error: io::Error| {
@@ -191,7 +190,7 @@ impl Live {
             is_open: true,
             is_listening,
             is_watching,
-            can_start,
+            can_start: arguments.starts_sessions(),
             sessions,
             is_stopping: false,
             counts: Counts::default(),
@@ -409,15 +408,18 @@ impl Live {
                 None => Ok(None),
             };
         }
+        let has_ended = |session| world.usage(session).is_some_and(|usage| usage.outcome.is_some());
         let (frame, what) = match (known, module) {
             (None, None) => return Ok(None),
             (None, Some(module)) => (self.start_session(world, &name, module, None)?, "starts"),
             (Some(session), Some(module)) => {
+                if !has_ended(session) && runs(world.spec(), session, &module) {
+                    return Ok(None);
+                }
                 (self.replace(world, session, module, Vec::new())?, "is replaced")
             }
             (Some(session), None) => {
-                let has_ended = world.usage(session).is_some_and(|usage| usage.outcome.is_some());
-                if has_ended {
+                if has_ended(session) {
                     return Ok(None);
                 }
                 let frame = give(world, Input::Control(Control::End { session }))?;
@@ -502,6 +504,12 @@ fn read_standard_input(inbox: Inbox, form: Form) -> io::Result<()> {
 /// Gives an input for the next frame.
 fn give(world: &mut World, input: Input) -> Result<Frame, String> {
     world.give(input).map_err(|refusal| refusal.to_string())
+}
+
+/// Whether a session has this module, as one of a resumed run may.
+fn runs(spec: &MachineSpec, session: SessionId, module: &LaterModule) -> bool {
+    let has = spec.sessions.get(session.0 as usize).map(|session| session.module);
+    has.and_then(|has| spec.module_hashes.get(has)).is_some_and(|hash| hash == module.hash())
 }
 
 /// Refuses a module beyond what the machine may keep of modules that came while it ran.
