@@ -18,8 +18,8 @@ use crate::group::Group;
 use crate::index::LaneIndex;
 use crate::live::GiveError;
 use crate::load::check_caps;
-use crate::spec::MachineSpec;
 use crate::replace::Replacement;
+use crate::spec::MachineSpec;
 use crate::start::NewSession;
 use crate::world::{Sink, World};
 use alloc::boxed::Box;
@@ -227,7 +227,8 @@ impl World {
             _ if matches!(control, Control::Replace(_)) => Ok(()),
             Some(session)
                 if (session.0 as usize) < self.session_groups.len()
-                    && self.session_ref(session).ended.is_some() =>
+                    && self.session_ref(session).ended.is_some()
+                    && !self.begins_anew(session) =>
             {
                 Err(GiveError::Ended { session: session.0 })
             }

@@ -290,7 +290,7 @@ impl World {
         if let Some(spec) = planned {
             self.note_planned(frame, spec);
         }
-        let frame = self.groups[0].shared.rules.reply_frame(frame, &input);
+        let frame = self.groups[0].shared.rules.input_frame(frame, &input);
         self.waiting_bytes += input.size();
         self.note_reply(&input);
         let at = self.inputs.partition_point(|given| given.frame <= frame);

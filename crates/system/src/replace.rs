@@ -13,11 +13,10 @@
 //! others to it. So what others hold stays valid. Everything that can be wrong is found when the
 //! replacement is given, but for admission of contexts that had ended.
 
-use crate::call::Calls;
 use crate::context::parameters_of;
-use crate::control::ControlRefusal;
+use crate::control::{Control, ControlRefusal};
 use crate::index::{GroupIndex, LaneIndex};
-use crate::live::GiveError;
+use crate::live::{GiveError, Input};
 use crate::load::{LoadError, can_park_or_watch, make_session, reads_stream};
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
@@ -28,6 +27,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::take;
 use wavelock_abi::{ChannelId, ContextRef, Frame, SessionId};
+use wavelock_module::Module;
 use wavelock_trace::Event;
 
 /// Another module for a session.
@@ -77,21 +77,21 @@ impl MachineSpec {
 }
 
 impl SessionState {
-    /// Takes over what stays of the session that it replaces. Returns how many input events were
-    /// dropped.
-    fn succeed(&mut self, old: &mut Self, replacement: &Replacement, calls_made: u64) -> u64 {
+    /// Takes over what stays of the session that it replaces; `calls` is more than that can have
+    /// made. Returns how many input events were dropped.
+    fn succeed(&mut self, old: &mut Self, module: &Module, carry: &[u8], calls: u64) -> u64 {
         old.tasks.begin_anew();
         let wired = old.channels.len() - old.made_channels as usize;
         old.channels.truncate(wired);
         old.handles.truncate(wired + old.ports.len());
-        let is_stream = reads_stream(replacement.module.module());
-        let dropped = old.input.begin_anew(&replacement.carry, is_stream);
-        if let Some(calls) = &mut self.calls {
+        let dropped = old.input.begin_anew(carry, reads_stream(module));
+        if let Some(own) = &mut self.calls {
             // Numbers of calls go on above those that the old coroutines made: an answer to one of
             // them is an answer to none of the new.
-            let answered = old.calls.take().map(|calls| calls.answered);
-            let fresh = Calls::new();
-            **calls = Calls { made: calls_made, answered: answered.unwrap_or(fresh.answered), ..fresh };
+            own.made = calls;
+            if let Some(old) = old.calls.take() {
+                own.answered = old.answered;
+            }
         }
         if let (Some(asks), Some(before)) = (&mut self.asks, &old.asks) {
             asks.made = before.made;
@@ -128,6 +128,19 @@ impl World {
             planned.replace_module(*session, module);
             Ok(session.0 as usize)
         })
+    }
+}
+
+impl World {
+    /// At a boundary: whether the session is replaced in the frame that starts next.
+    pub(crate) fn begins_anew(&self, session: SessionId) -> bool {
+        let frame = self.progress.frame;
+        let mut coming = self.inputs.iter().take_while(|given| given.frame <= frame);
+        self.planned.is_some()
+            && coming.any(|given| match &given.input {
+                Input::Control(Control::Replace(replacement)) => replacement.session == session,
+                _ => false,
+            })
     }
 }
 
@@ -211,7 +224,8 @@ impl World {
     ) -> Result<(), LoadError> {
         let (spec, id, steps) = (self.spec.clone(), replacement.session, self.progress.steps);
         let mut new = make_session(&spec, &spec.sessions[id.0 as usize], id, &mut Vec::new())?;
-        let dropped = new.succeed(self.session(id), replacement, steps);
+        let carry = self.groups[0].shared.rules.carried(&replacement.carry);
+        let dropped = new.succeed(self.session(id), replacement.module.module(), carry, steps);
         *self.session(id) = new;
         if dropped > 0 {
             self.progress.dropped_inputs += dropped;

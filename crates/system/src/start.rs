@@ -291,7 +291,9 @@ impl World {
     /// and what they are checked against, follow it.
     fn check_order(&self, frame: Frame) -> Result<(), GiveError> {
         match self.planned.as_ref().and_then(|planned| planned.changes.back()) {
-            Some(&(last, _)) if last > frame => Err(GiveError::Order { frame: frame.0, last: last.0 }),
+            Some(&(last, _)) if last > frame => {
+                Err(GiveError::Order { frame: frame.0, last: last.0 })
+            }
             _ => Ok(()),
         }
     }

@@ -24,6 +24,8 @@ pub(crate) struct Collected {
     ran: Vec<Arc<Ran>>,
     /// Control inputs that could not take effect in the frame.
     pub(crate) refused: Vec<Error>,
+    /// Sessions that were replaced in the frame.
+    pub(crate) replaced: Vec<SessionId>,
     /// Whether a recorder needs the frame, and its events.
     recorded: Option<bool>,
 }
@@ -58,6 +60,10 @@ impl Sink for Collected {
     }
 
     fn inputs(&mut self, _frame: Frame, inputs: &[Input]) {
+        self.replaced.extend(inputs.iter().filter_map(|input| match input {
+            Input::Control(Control::Replace(replacement)) => Some(replacement.session),
+            _ => None,
+        }));
         if self.recorded.is_some() {
             self.inputs = inputs.into();
         }

@@ -384,6 +384,9 @@ impl Machine {
             asks.filter(|ask| before(ask).is_some_and(|made| ask.id().number() >= made)).collect();
         let mut ended = Vec::new();
         self.ended.resize(world.spec().sessions.len(), false);
+        for session in &collected.replaced {
+            self.ended[session.0 as usize] = false;
+        }
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
