@@ -358,7 +358,7 @@ pub struct LiveArguments {
     /// one replaces it, a removed one ends it
     #[arg(long, value_name = "DIR", requires = "live")]
     pub watch: Option<PathBuf>,
-    /// Let lines start sessions, with the modules in this folder
+    /// Let lines start and replace sessions, with the modules in this folder
     #[arg(long, value_name = "DIR", requires = "live")]
     pub modules: Option<PathBuf>,
     /// Start sessions with the [template] of this manifest, in place of the machine's

@@ -62,6 +62,8 @@ pub(super) enum Ending {
     Interrupted,
     /// By `--for`: suspended.
     Time,
+    /// The recorded part of a live run is over.
+    Recording,
 }
 
 impl Ending {
@@ -69,6 +71,7 @@ impl Ending {
     const fn unfinished(self) -> Unfinished {
         match self {
             Self::Time => Unfinished::Time,
+            Self::Recording => Unfinished::Recording,
             Self::Outcome(_) | Self::Interrupted => Unfinished::Interrupted,
         }
     }
@@ -232,7 +235,8 @@ const fn exit_of(ending: Ending, failed: bool) -> Exit {
         Ending::Outcome(RunOutcome::Faulted) => return Exit::Faulted,
         Ending::Outcome(RunOutcome::Killed) => return Exit::Killed,
         Ending::Outcome(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped)
-        | Ending::Time => Exit::Done,
+        | Ending::Time
+        | Ending::Recording => Exit::Done,
         Ending::Interrupted => Exit::Interrupted,
     };
     if failed { Exit::Host } else { exit }
@@ -355,7 +359,11 @@ fn drive(
     memory: &mut MemoryGuard,
 ) -> Result<Option<Ending>, Failure> {
     Ok(match rounds(waves, streams, memory)? {
-        Flow::Over => Some(waves.world().outcome().map_or(Ending::Interrupted, Ending::Outcome)),
+        Flow::Over => Some(match waves.world().outcome() {
+            Some(outcome) => Ending::Outcome(outcome),
+            None if streams.interrupt.is_set() => Ending::Interrupted,
+            None => Ending::Recording,
+        }),
         Flow::Unwanted => None,
     })
 }

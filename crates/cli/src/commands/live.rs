@@ -51,8 +51,8 @@ const MOST_WAITING_BYTES: usize = 16 << 20;
 /// Refused lines of standard input that are printed; all are counted.
 const SHOWN_REFUSALS: u64 = 16;
 
-/// Refusals of the watched folder that are printed; all are counted.
-const SHOWN_SKIPS: u64 = 100;
+/// Notes about the watched folder that are printed in a minute; all that are skipped are counted.
+const SHOWN_OF_WATCH: u32 = 100;
 
 /// How long the end of a paced run waits for a reader of its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -83,6 +83,7 @@ pub(super) struct Live {
     /// Lines or the folder can start sessions.
     can_start: bool,
     sessions: Sessions,
+    notes: Notes,
     /// The machine was told to stop, because nothing could happen any more.
     is_stopping: bool,
     counts: Counts,
@@ -192,6 +193,7 @@ impl Live {
             is_watching,
             can_start: arguments.starts_sessions(),
             sessions,
+            notes: Notes::default(),
             is_stopping: false,
             counts: Counts::default(),
         })
@@ -286,7 +288,7 @@ impl Live {
                     let name = change.name.clone();
                     match self.watched(world, change) {
                         Ok(done) => {
-                            done.into_iter().for_each(|done| streams.note(&done));
+                            done.into_iter().for_each(|done| self.notes.tell(&done, streams));
                             continue;
                         }
                         Err(reason) => (0, Some(format!("`{name}`: {reason}"))),
@@ -308,9 +310,7 @@ impl Live {
                 }
                 WATCH => {
                     self.counts.skipped += 1;
-                    if self.counts.skipped <= SHOWN_SKIPS {
-                        streams.note(&format!("--watch: {}", shown(&reason)));
-                    }
+                    self.notes.tell(&shown(&reason), streams);
                 }
                 client => {
                     if let Some(clients) = &streams.clients {
@@ -427,7 +427,7 @@ impl Live {
                 (frame, "ends")
             }
         };
-        Ok(Some(format!("--watch: `{name}` {what} in frame {}", grouped(frame.0))))
+        Ok(Some(format!("`{name}` {what} in frame {}", grouped(frame.0))))
     }
 
     /// Whether nothing can happen any more: every session has ended, or the machine is idle and no
@@ -499,6 +499,35 @@ fn read_standard_input(inbox: Inbox, form: Form) -> io::Result<()> {
         inbox.push(STANDARD_INPUT, Message::Ended);
     })?;
     Ok(())
+}
+
+/// Notes about the watched folder: whoever fills it can cause any number.
+#[derive(Default)]
+struct Notes {
+    /// When the minute began, and the notes in it.
+    minute: Option<(Instant, u32)>,
+    /// Notes that were not printed since the last one.
+    hidden: u64,
+}
+
+impl Notes {
+    fn tell(&mut self, note: &str, streams: &Streams<'_>) {
+        let now = Instant::now();
+        let is_over = |began: &Instant| now.duration_since(*began) >= Duration::from_secs(60);
+        let (began, told) = self.minute.filter(|(began, _)| !is_over(began)).unwrap_or((now, 0));
+        if told >= SHOWN_OF_WATCH {
+            self.hidden += 1;
+            return;
+        }
+        self.minute = Some((began, told + 1));
+        match std::mem::take(&mut self.hidden) {
+            0 => streams.note(&format!("--watch: {note}")),
+            hidden => {
+                let hidden = grouped(hidden);
+                streams.note(&format!("--watch: {hidden} notes are not shown; {note}"));
+            }
+        }
+    }
 }
 
 /// Gives an input for the next frame.

@@ -66,7 +66,7 @@ struct Watched {
 
 /// What a look found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+enum Found {
     Change(Change),
     /// A file or the folder that is skipped, and why.
     Skipped(String),
@@ -82,14 +82,16 @@ impl Watch {
         let thread = std::thread::Builder::new().name("wavelock-watch".into());
         thread.spawn(move || {
             while !inbox.is_closed() {
-                for found in self.look() {
+                // What is found waits for room in the queue, one at a time.
+                let goes_on = self.look(&mut |found| {
                     let message = match found {
                         Found::Change(change) => Message::Request(0, Request::Watched(change)),
                         Found::Skipped(reason) => Message::Refused(0, reason),
                     };
-                    if !inbox.push(WATCH, message) {
-                        return;
-                    }
+                    inbox.push(WATCH, message)
+                });
+                if !goes_on {
+                    return;
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
@@ -97,39 +99,38 @@ impl Watch {
         Ok(())
     }
 
-    /// What has changed since the last look.
-    pub(crate) fn look(&mut self) -> Vec<Found> {
+    /// Shows what has changed since the last look, until `see` wants no more.
+    fn look(&mut self, see: &mut dyn FnMut(Found) -> bool) -> bool {
         let names = match self.list() {
             Ok(names) => names,
-            Err(reason) => {
-                // The sessions go on: a folder that cannot be read says nothing about them.
-                let told = self.told.replace(reason.clone());
-                return match told.as_ref() == Some(&reason) {
-                    true => Vec::new(),
-                    false => vec![Found::Skipped(reason)],
-                };
-            }
+            // The sessions go on: a folder that cannot be read says nothing about them.
+            Err(reason) => return self.tell(Some(reason), see),
         };
-        let mut found = self.forget(&names);
+        let gone = self.forget(&names);
         let (known, new): (Vec<&String>, Vec<&String>) =
             names.iter().partition(|name| self.files.contains_key(*name));
         let room = MOST_FILES.saturating_sub(self.files.len());
-        let left_out = new.len().saturating_sub(room);
-        let reason = (left_out > 0).then(|| {
+        let reason = (new.len() > room).then(|| {
             let (most, folder) = (grouped(MOST_FILES as u64), self.modules.folder().display());
-            format!(
-                "`{folder}` has {} modules more than {most}: they wait",
-                grouped(left_out as u64)
-            )
+            format!("`{folder}` has more than {most} modules: the others wait")
         });
-        if reason.is_some() && self.told.is_none() {
-            found.extend(reason.clone().map(Found::Skipped));
+        let mut goes_on = self.tell(reason, see);
+        for name in gone {
+            let change = Change { name: stem(&name).to_owned(), module: None };
+            goes_on = goes_on && see(Found::Change(change));
         }
-        self.told = reason;
         for name in known.into_iter().chain(new.into_iter().take(room)) {
-            found.extend(self.look_at(name));
+            let found = self.look_at(name);
+            goes_on = goes_on && found.is_none_or(&mut *see);
         }
-        found
+        goes_on
+    }
+
+    /// Tells what is wrong with the folder itself, once.
+    fn tell(&mut self, reason: Option<String>, see: &mut dyn FnMut(Found) -> bool) -> bool {
+        let is_known = self.told == reason;
+        self.told.clone_from(&reason);
+        is_known || reason.is_none_or(|reason| see(Found::Skipped(reason)))
     }
 
     /// The names of the modules in the folder, in order.
@@ -155,8 +156,8 @@ impl Watch {
         Ok(names)
     }
 
-    /// Forgets files that two looks did not find.
-    fn forget(&mut self, names: &BTreeSet<String>) -> Vec<Found> {
+    /// Forgets files that two looks did not find, and returns those that had a session.
+    fn forget(&mut self, names: &BTreeSet<String>) -> Vec<String> {
         let mut gone = Vec::new();
         self.files.retain(|name, file| {
             let was_missing = std::mem::replace(&mut file.is_missing, !names.contains(name));
@@ -171,8 +172,7 @@ impl Watch {
             let others = self.files.iter_mut().filter(|(other, _)| stem(other) == stem(name));
             others.for_each(|(_, file)| file.is_done &= file.module.is_some());
         }
-        let change = |name: String| Change { name: stem(&name).to_owned(), module: None };
-        gone.into_iter().map(|name| Found::Change(change(name))).collect()
+        gone
     }
 
     fn look_at(&mut self, name: &str) -> Option<Found> {
@@ -225,4 +225,87 @@ impl Watch {
 /// The name of a file without its ending.
 fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const MODULE: &str = "(module (func (export \"_start\")))";
+
+    /// A folder of this test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("wavelock-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    /// What two looks find, as a word for each: a name of a session, with a minus when it is gone,
+    /// or why something was skipped.
+    fn looks(watch: &mut Watch) -> [Vec<String>; 2] {
+        [(); 2].map(|()| {
+            let mut words = Vec::new();
+            let went_on = watch.look(&mut |found| {
+                words.push(match found {
+                    Found::Change(Change { name, module: Some(_) }) => name,
+                    Found::Change(Change { name, module: None }) => format!("-{name}"),
+                    Found::Skipped(reason) => reason,
+                });
+                true
+            });
+            assert!(went_on);
+            words
+        })
+    }
+
+    #[test]
+    fn a_file_counts_when_it_has_come_to_rest_and_once() {
+        let folder = folder("rest");
+        let mut watch = Watch::new(Arc::new(Modules::new(&folder, Arc::default())));
+        let none = || Vec::<String>::new();
+        let put = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
+        put("a.wat", MODULE);
+        put(".b.wat", MODULE);
+        put("c.txt", MODULE);
+        assert_eq!(looks(&mut watch), [none(), vec!["a".to_owned()]]);
+        assert_eq!(looks(&mut watch), [none(), none()]);
+        // Still growing at the second look.
+        put("a.wat", "(module");
+        assert!(watch.look(&mut |_| panic!("it has just changed")));
+        put("a.wat", "(module (func");
+        let [first, second] = looks(&mut watch);
+        assert_eq!(first, none());
+        assert!(second.len() == 1 && second[0].starts_with("a.wat: is not a module"), "{second:?}");
+        assert_eq!(looks(&mut watch), [none(), none()], "told once");
+        // The module that its session has is no change.
+        put("a.wat", MODULE);
+        put("a.wasm", "\0asm\u{1}\0\0\0");
+        let [_, second] = looks(&mut watch);
+        assert_eq!(second, ["a.wasm: session `a` has the module of a.wat"]);
+        fs::remove_file(folder.join("a.wat")).expect("it is there");
+        assert_eq!(looks(&mut watch), [none(), vec!["-a".to_owned(), "a".to_owned()]]);
+        fs::remove_dir_all(&folder).expect("it is there");
+        let [first, second] = looks(&mut watch);
+        assert!(first.len() == 1 && first[0].contains("No such file") && second.is_empty());
+    }
+
+    #[test]
+    fn more_modules_than_are_watched_wait() {
+        let folder = folder("many");
+        let mut watch = Watch::new(Arc::new(Modules::new(&folder, Arc::default())));
+        for number in 0..MOST_FILES + 10 {
+            fs::write(folder.join(format!("m{number:04}.wat")), MODULE).expect("a file");
+        }
+        let [first, second] = looks(&mut watch);
+        assert!(first.len() == 1 && first[0].ends_with("than 1_024 modules: the others wait"));
+        assert_eq!(second.len(), MOST_FILES);
+        fs::remove_file(folder.join("m0007.wat")).expect("it is there");
+        let [first, second] = looks(&mut watch);
+        assert_eq!((first, second), (Vec::new(), vec!["-m0007".to_owned()]));
+        assert_eq!(looks(&mut watch)[0], ["m1024"]);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
 }

@@ -360,7 +360,8 @@ pub struct DroppedRow {
 /// The object that `run --json` prints.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// `finished`, `frames`, `deadlocked`, `faulted`, `stopped`, `killed`, `time` or `interrupted`.
+    /// `finished`, `frames`, `deadlocked`, `faulted`, `stopped`, `killed`, `time`,
+    /// `recorded` or `interrupted`.
     pub outcome: String,
     /// Hash of the whole trace, in hex.
     pub digest: String,
