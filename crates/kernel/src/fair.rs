@@ -34,6 +34,7 @@ mod state;
 
 pub use competition::REMOVALS_PER_PICK;
 pub use entity::{Carried, FairSettings, Leave, Placement, SettingsRefused, Share, Sharing};
-pub use lane::{FairKey, FairLane};
+pub use lane::FairKey;
+pub(crate) use lane::FairLane;
 pub use queue::FairQueue;
 pub use state::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};

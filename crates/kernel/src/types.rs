@@ -305,7 +305,7 @@ pub enum BoundReason {
 /// How long a wave lasts on a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// So many slices.
+    /// This many slices.
     Picks(u32),
     /// Until the lane's clock reaches this value.
     Until(Cycles),

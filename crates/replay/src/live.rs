@@ -3,7 +3,7 @@
 
 use crate::machine::{MachineError, Reader, RecordedMachine, put_bytes, put_number, words_of};
 use std::collections::BTreeSet;
-use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SessionId, Weight};
+use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_system::{
     AskId, Control, Input, LaterModule, NewSession, OwnLimits, Recipient, Replacement,
@@ -69,7 +69,7 @@ pub(crate) fn put_inputs(
             }
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
-                put_number(out, u64::from(*lane));
+                put_number(out, u64::from(lane.0));
                 put_bytes(out, bytes);
             }
         }
@@ -360,7 +360,7 @@ fn read_input(
             }
         }
         ANSWERS => {
-            let lane = u16::try_from(input.number()?).map_err(|_| error)?;
+            let lane = LaneId(u16::try_from(input.number()?).map_err(|_| error)?);
             Input::Answers { lane, bytes: input.bytes()?.into() }
         }
         _ => return Err(error),

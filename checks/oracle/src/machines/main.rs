@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use wavelock_abi::{CoroutineName, Cycles, Frame, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, Frame, LaneId, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_generate::WAITING_EVERY;
 use wavelock_kernel::{Policy, PriorityRule, Sharing, State};
 use wavelock_module::{Limits, Module};
@@ -374,7 +374,7 @@ fn state(state: State) -> String {
 impl Lines {
     fn lanes(&mut self, world: &World) {
         for lane in 0..world.spec().lanes {
-            let look = world.look_at_lane(lane).expect("it exists");
+            let look = world.look_at_lane(LaneId(lane)).expect("it exists");
             let of = look.population;
             self.lines.push(format!(
                 "S {} {} {} {} {} {} {}",

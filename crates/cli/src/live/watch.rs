@@ -7,7 +7,7 @@
 //!
 //! Contract: a file counts when two looks found it the same, so that one that is being written is
 //! not read; it is gone when two looks did not find it. A file that cannot be a session is told
-//! once for each of its versions and changes nothing: the session of its last good version goes on.
+//! once for each of its versions and changes nothing: the session of its last good version continues.
 //! Whatever the folder has, a look takes bounded work, on a thread of its own. A recording has each
 //! change as an input of its frame and needs no folder.
 
@@ -83,14 +83,14 @@ impl Watch {
         thread.spawn(move || {
             while !inbox.is_closed() {
                 // What is found waits for room in the queue, one at a time.
-                let goes_on = self.look(&mut |found| {
+                let wanted = self.look(&mut |found| {
                     let message = match found {
                         Found::Change(change) => Message::Request(0, Request::Watched(change)),
                         Found::Skipped(reason) => Message::Refused(0, reason),
                     };
                     inbox.push(WATCH, message)
                 });
-                if !goes_on {
+                if !wanted {
                     return;
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -103,7 +103,7 @@ impl Watch {
     fn look(&mut self, see: &mut dyn FnMut(Found) -> bool) -> bool {
         let names = match self.list() {
             Ok(names) => names,
-            // The sessions go on: a folder that cannot be read says nothing about them.
+            // The sessions continue: a folder that cannot be read says nothing about them.
             Err(reason) => return self.tell(Some(reason), see),
         };
         let gone = self.forget(&names);
@@ -114,16 +114,16 @@ impl Watch {
             let (most, folder) = (grouped(MOST_FILES as u64), self.modules.folder().display());
             format!("`{folder}` has more than {most} modules: the others wait")
         });
-        let mut goes_on = self.tell(reason, see);
+        let mut wanted = self.tell(reason, see);
         for name in gone {
             let change = Change { name: stem(&name).to_owned(), module: None };
-            goes_on = goes_on && see(Found::Change(change));
+            wanted = wanted && see(Found::Change(change));
         }
         for name in known.into_iter().chain(new.into_iter().take(room)) {
             let found = self.look_at(name);
-            goes_on = goes_on && found.is_none_or(&mut *see);
+            wanted = wanted && found.is_none_or(&mut *see);
         }
-        goes_on
+        wanted
     }
 
     /// Tells what is wrong with the folder itself, once.

@@ -75,7 +75,7 @@ fn a_folder_of_modules_is_a_set_of_sessions() {
     // The name is its again.
     put(&mods, "bot.wat", guest("three"));
     assert!(run.hear().contains("\"session\":\"bot\",\"stream\":\"output\",\"text\":\"three"));
-    // A module beyond the limits of the template is skipped; the session goes on.
+    // A module beyond the limits of the template is skipped; the session continues.
     put(&mods, "bot.wat", guest("large").replace("(memory 1)", "(memory 3)"));
     let refused = run.told("--watch: `bot`: ");
     assert!(refused.contains("memory") && refused.contains('2'), "{refused}");
@@ -164,7 +164,7 @@ fn what_cannot_be_a_session_is_told_and_skipped() {
 /// Many files, of which most are no modules, and more entries than are looked
 /// at.
 #[test]
-fn a_storm_of_uploads_costs_a_bounded_amount_and_the_machine_goes_on() {
+fn a_storm_of_uploads_costs_a_bounded_amount_and_stops_nothing() {
     let folder = folder("watch-storm");
     let mods = folder.join("mods");
     fs::create_dir(&mods).expect("a folder");
