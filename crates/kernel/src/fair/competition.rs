@@ -408,8 +408,8 @@ impl Competition {
         (next, self.bound(table))
     }
 
-    /// The same as [`Self::yield_to_next`] while no other entity competes: the running one is picked
-    /// again. Returns its bound.
+    /// The same as [`Self::yield_to_next`] while no other entity competes: the running one is
+    /// picked again. Returns its bound.
     #[inline(always)]
     pub(super) fn yield_to_itself(&mut self, table: &mut EntityTable, cycles: Cycles) -> Cycles {
         let slot = self.running.expect("fair: a yield while nothing runs");

@@ -260,7 +260,7 @@ impl Entity {
     /// units that moves its virtual runtime.
     #[inline(always)]
     pub(super) fn serve(&mut self, cycles: Cycles) -> i64 {
-        const { assert!(SERVICE_UNITS % Weight::NEUTRAL.get() as u64 == 0) };
+        const { assert!(SERVICE_UNITS.is_multiple_of(Weight::NEUTRAL.get() as u64)) };
         if self.weight == Weight::NEUTRAL {
             // The same without a division: nothing is added to the remainder.
             return (cycles.0 * (SERVICE_UNITS / u64::from(Weight::NEUTRAL.get()))) as i64;
