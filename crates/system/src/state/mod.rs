@@ -451,6 +451,8 @@ impl World {
                 && state.frame == head.ended_frame
                 && u128::from(state.clock.0) >= ended;
             input.check("a lane of another number or time", here)?;
+            let is_counted = state.clock.0 / spec.frame_cycles.0 <= spec.countable_frames();
+            input.check("a clock later than any run's", is_counted)?;
             let used = state.records.len() + state.free.len() + state.retired.len();
             let (slots, sessions) = state.reserved;
             let room = (slots.max(sessions) as usize) <= 2 * used + ROOM_AHEAD;
