@@ -297,6 +297,11 @@ impl World {
         self.inputs.insert(at, Given { frame, input });
     }
 
+    /// The inputs that wait for their frames, in the order in which they will be taken.
+    pub fn inputs_to_come(&self) -> impl Iterator<Item = (Frame, &Input)> {
+        self.inputs.iter().map(|given| (given.frame, &given.input))
+    }
+
     /// Whether an input can be given; if it adds a session, the description with it.
     fn check_input(
         &self,

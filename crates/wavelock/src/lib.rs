@@ -14,6 +14,8 @@
 //!    [`Machine::export`] writes a file.
 //! 6. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an
 //!    [`Observer`] sees every confirmed frame.
+//! 7. [`Machine::journal`] keeps every input before its frame has run; [`Machine::recover`] makes
+//!    the machine again after the process was killed.
 //!
 //! The law: a run is a function of modules, description and inputs, each with its frame. Threads,
 //! pacing, snapshots, recorders and observers are in no digest.
@@ -67,6 +69,7 @@ mod engine;
 mod error;
 mod frames;
 mod host;
+mod journal;
 mod machine;
 mod pacer;
 mod recording;
@@ -89,7 +92,7 @@ pub use wavelock_kernel::{CapOverrun, CapSettings};
 pub use wavelock_manifest::{Diagnostics, Policy};
 pub use wavelock_replay::{Level, MachineError, OpenError};
 pub use wavelock_system::{
-    ControlRefusal, GiveError, HostFailure, HostNumber, Limits, LoadError, OwnLimits, RunOutcome,
-    SessionOutcome, StateError,
+    ControlRefusal, GiveError, HostFailure, HostKind, HostNumber, Limits, LoadError, OwnLimits,
+    RunOutcome, SessionOutcome, StateError,
 };
-pub use wavelock_trace::Digest;
+pub use wavelock_trace::{Digest, Event};

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Module};
 use crate::error::Error;
 use crate::frames::{Collected, Ended, Frames};
 use crate::host::{Behind, Host, Values, panicked};
+use crate::journal::Kept;
 use crate::recording::{Recorded, Recording};
 use crate::remote::Remote;
 use crate::report::{FrameReport, Observer, Usage};
@@ -94,14 +95,15 @@ struct Running {
 ///
 /// Nothing panics on wrong arguments; an operation that is refused has changed nothing.
 pub struct Machine {
-    waves: Waves,
+    pub(crate) waves: Waves,
     modules: Vec<Module>,
-    frames: Frames,
+    pub(crate) frames: Frames,
+    pub(crate) kept: Kept,
     running: Option<Running>,
     /// The last frame, which reports borrow.
-    last: Arc<Ended>,
+    pub(crate) last: Arc<Ended>,
     remote: Remote,
-    rollback: u64,
+    pub(crate) rollback: u64,
     events: bool,
     warnings: Vec<String>,
     host: Option<Arc<dyn Behind>>,
@@ -149,6 +151,7 @@ impl Machine {
             waves,
             modules,
             frames,
+            kept: Kept::default(),
             running,
             last,
             remote,
@@ -238,7 +241,7 @@ impl Machine {
     /// [`Error::Input`] with the limit and the numbers, among them a frame that has started.
     pub fn input_at(&mut self, frame: Frame, to: Session, bytes: &[u8]) -> Result<(), Error> {
         let input = Input::Bytes { to: Recipient::Session(to.0), bytes: bytes.into() };
-        Ok(self.waves.world_mut().give_at(frame, input)?)
+        self.give_at(frame, input)
     }
 
     /// Ends the input of a session: what it has not read is the last.
@@ -271,6 +274,16 @@ impl Machine {
         self.give(ask.reply(values)?)
     }
 
+    /// [`Machine::answer`] with the values as words, for a program that learns the types at run
+    /// time.
+    ///
+    /// # Errors
+    /// As [`Machine::answer`]; another number of values than the function returns is
+    /// [`Error::Input`].
+    pub fn answer_words(&mut self, ask: AskId, words: &[u64]) -> Result<Frame, Error> {
+        self.give(ask.reply_words(words))
+    }
+
     /// The asks that wait, by session and number; also those of a run that has ended, which no
     /// reply can reach. A rollback returns to those of the snapshot.
     pub fn asks(&self) -> impl Iterator<Item = Ask> {
@@ -278,7 +291,16 @@ impl Machine {
     }
 
     pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
-        Ok(self.waves.world_mut().give(input)?)
+        let frame = self.waves.world().open_frame()?;
+        self.give_at(frame, input)?;
+        Ok(frame)
+    }
+
+    fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), Error> {
+        self.kept.check()?;
+        let kept = self.kept.is_on().then(|| input.clone());
+        self.waves.world_mut().give_at(frame, input)?;
+        kept.map_or(Ok(()), |input| self.kept.input(frame, input))
     }
 
     /// The machine from other threads.
@@ -294,7 +316,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::Over`] when the run has ended; [`Error::Interrupted`]; [`Error::Host`] when the
-    /// host could not continue.
+    /// host could not continue; [`Error::Io`] if the frame has run and its journal could not be
+    /// written, and [`Error::JournalFailed`] after that.
     pub fn advance(&mut self) -> Result<FrameReport<'_>, Error> {
         while !self.run(None)? {}
         Ok(self.last.report())
@@ -309,6 +332,13 @@ impl Machine {
         Ok(if self.run(Some(deadline))? { Some(self.last.report()) } else { None })
     }
 
+    /// The report of the last frame that ended, which [`Machine::advance`] returned; before the
+    /// first one, of a frame 0 without anything.
+    #[must_use]
+    pub fn report(&self) -> FrameReport<'_> {
+        self.last.report()
+    }
+
     /// Whether the frame has ended.
     fn run(&mut self, deadline: Option<Instant>) -> Result<bool, Error> {
         let began = Instant::now();
@@ -321,6 +351,7 @@ impl Machine {
         match result {
             Ok(true) => {
                 self.end(running);
+                self.kept.frame(&self.last)?;
                 Ok(true)
             }
             Ok(false) => {
@@ -338,16 +369,14 @@ impl Machine {
         if self.outcome().is_some() {
             return Err(Error::Over);
         }
+        self.kept.check()?;
+        let inputs = self.remote.take();
+        let refused: Vec<Error> =
+            inputs.into_iter().filter_map(|input| self.give(input).err()).collect();
         let world = self.waves.world_mut();
         let frame = world.next_frame_number();
-        let inputs = self.remote.take();
-        let refused: Vec<Error> = inputs
-            .into_iter()
-            .filter_map(|input| world.give(input).err())
-            .map(Error::from)
-            .collect();
         world.allow(Frame(frame.0 + 1));
-        let collected = self.frames.collector();
+        let collected = self.frames.collector(self.events);
         let can_ask = self.imports.functions.iter().any(|import| import.kind == HostKind::Ask);
         let sessions = if can_ask { self.ended.len() as u32 } else { 0 };
         let asked = (0..sessions).map(|session| world.asks_made(SessionId(session))).collect();
@@ -474,8 +503,12 @@ impl Machine {
     /// run's end. Inputs that were given and not taken are those of the snapshot.
     ///
     /// # Errors
-    /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed.
+    /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed;
+    /// [`Error::JournalRollback`] if the machine has a journal.
     pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        if self.kept.is_on() {
+            return Err(Error::JournalRollback);
+        }
         if !snapshot.machine.is_of(self.waves.world()) {
             return Err(Error::OtherMachine);
         }
@@ -521,7 +554,7 @@ impl Machine {
         Ok(())
     }
 
-    fn check_boundary(&self) -> Result<(), Error> {
+    pub(crate) fn check_boundary(&self) -> Result<(), Error> {
         match &self.running {
             Some(running) if matches!(self.waves.world().stage(), Stage::Frame | Stage::Wave) => {
                 Err(Error::InFrame { frame: running.frame })
@@ -530,7 +563,7 @@ impl Machine {
         }
     }
 
-    fn description(&self) -> RecordedMachine {
+    pub(crate) fn description(&self) -> RecordedMachine {
         RecordedMachine {
             spec: self.waves.world().spec().clone(),
             modules: self.modules.iter().map(|module| module.bytes().into()).collect(),
