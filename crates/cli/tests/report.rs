@@ -193,6 +193,7 @@ fn sample() -> Report {
             behind: vec!["worker.1/3.1".to_owned()],
             donation: "a call instead of a wait would lend context steady".to_owned(),
         }],
+        islands: Vec::new(),
         contexts_not_kept: 0,
     }
 }

@@ -630,6 +630,52 @@ pub(crate) const GRANT_OF: Key = Key::other(
 /// `[[grant]]`.
 pub(crate) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
 
+pub(crate) const ISLAND_NAME: Key =
+    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; for reports");
+pub(crate) const ISLAND_MEMBERS: Key = Key::other(
+    "members",
+    "list of `SESSION/CONTEXT`",
+    "",
+    "the contexts of its members, each of another session, all with the island's period",
+);
+pub(crate) const ISLAND_PATH: Key = Key::other(
+    "path",
+    "list of channel names",
+    "none",
+    "the channels between its members; only members may be wired to them",
+);
+pub(crate) const ISLAND_PAGES: Key = Key::optional_number(
+    "memory_pages",
+    0,
+    1 << 32,
+    "pages that the memories of all members may have together at their maximum",
+);
+pub(crate) const ISLAND_PERIOD: Key =
+    Key::optional_number("period_cycles", 1, MOST_CYCLES, "its period; required");
+pub(crate) const ISLAND_DEADLINE: Key = Key::optional_number(
+    "deadline_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles from the release of the first member of a path to the end of the last; without it, the period",
+);
+pub(crate) const ISLAND_BOUNDS: Key = Key::other(
+    "bounds",
+    "list of lines",
+    "none",
+    "bounds of loops and sizes of its members' code, beside those of their modules",
+);
+
+/// `[[island]]`.
+pub(crate) const ISLAND: &[Key] = &[
+    ISLAND_NAME,
+    ISLAND_MEMBERS,
+    ISLAND_PATH,
+    ISLAND_PAGES,
+    ISLAND_PERIOD,
+    ISLAND_DEADLINE,
+    ISLAND_BOUNDS,
+];
+
 /// The tables of a manifest: header as written, keys, meaning.
 pub const TABLES: &[(&str, &[Key], &str)] = &[
     ("[machine]", MACHINE, "the machine that all sessions share"),
@@ -648,4 +694,9 @@ pub const TABLES: &[(&str, &[Key], &str)] = &[
     ),
     ("[[profile]]", PROFILES, "a template for contexts and sessions; reserves nothing by itself"),
     ("[[grant]]", GRANT, "authority over CPU time for one session"),
+    (
+        "[[island]]",
+        ISLAND,
+        "contexts and the channels between them, admitted as a whole; refused at load with the arithmetic",
+    ),
 ];

@@ -9,6 +9,7 @@ use crate::authority::{ContextSpec, Grant, GrantSpec};
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
 use crate::errors::errors;
 use crate::functions::{HostImport, HostImports, HostKind, HostNumber};
+use crate::island::IslandSpec;
 use crate::spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,7 +30,8 @@ const VERSIONS: [(&str, u32); 3] = [
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
 /// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
-/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder.
+/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder;
+/// islands.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
@@ -40,6 +42,7 @@ const LIVE: u64 = 8;
 const MOST_GAP: u64 = 9;
 const OWN_LIMITS: u64 = 10;
 const HOST: u64 = 12;
+const ISLANDS: u64 = 14;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -94,6 +97,7 @@ record! {
         lanes = no_mask, fallback = best_effort,
     }
     GrantSpec { session, grant }
+    IslandSpec { name, members, path, memory_pages, period, deadline, bounds }
     HostImports { name, version, functions }
     HostImport { module, name, kind, params, results, cost }
 }
@@ -222,6 +226,9 @@ impl MachineSpec {
         if !self.host.functions.is_empty() {
             Codec::write(&HOST, &mut out);
             self.host.write(&mut out);
+        }
+        if !self.islands.is_empty() {
+            (ISLANDS, self.islands.clone()).write(&mut out);
         }
         out.bytes
     }
@@ -385,6 +392,10 @@ impl MachineSpec {
                 HOST => {
                     self.host = Codec::read(input)?;
                     !self.host.functions.is_empty()
+                }
+                ISLANDS => {
+                    self.islands = Codec::read(input)?;
+                    !self.islands.is_empty()
                 }
                 _ => false,
             };

@@ -89,6 +89,7 @@ mod context;
 mod ending;
 mod functions;
 mod host;
+mod island;
 mod kill;
 mod wasi;
 
@@ -127,6 +128,9 @@ pub use functions::{
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
+pub use island::{
+    Island, IslandMember, IslandRefusal, IslandSpec, IslandStage, IslandSummary, Need, PathTerm,
+};
 pub use kill::{KillRecord, KillRule};
 pub use live::{
     GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,

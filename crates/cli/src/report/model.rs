@@ -7,6 +7,7 @@
 
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
+use super::islands::IslandRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -694,6 +695,9 @@ pub struct Report {
     /// The contexts, lane by lane, revoked ones first; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub contexts: Vec<ContextRow>,
+    /// The islands; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub islands: Vec<IslandRow>,
     /// Priority inversions; absent if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub inversions: Vec<InversionRow>,

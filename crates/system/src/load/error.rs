@@ -5,6 +5,7 @@
 
 use super::{MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
 use crate::errors::errors;
+use crate::island::IslandRefusal;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -235,6 +236,13 @@ errors! {
             lanes: Vec<u16>,
         } => "context `{context}` may be on lanes {lanes:?}, and its session stays on lane {lane}: leave out the session's `lane` or \
               `lanes`, add lane {lane} to those of the context, or give all contexts of the session the same lanes",
+        /// An island of the manifest was refused.
+        Island {
+            /// The island.
+            island: String,
+            /// Why, with the numbers.
+            refusal: IslandRefusal,
+        } => "island `{island}` is not admitted ({}): {refusal}" (refusal.stage().name()),
         /// A lane of a context's mask does not exist, or is listed twice.
         Mask {
             /// The context.

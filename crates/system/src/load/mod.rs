@@ -106,6 +106,10 @@ impl World {
             session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
         crate::cap::set_caps(placed, &mut groups, &lane_positions)?;
         crate::context::grant(placed, &mut groups, &lane_positions)?;
+        // Control inputs may take from an island what it was admitted with.
+        if spec.origin.is_none() {
+            crate::island::admit_all(placed)?;
+        }
         let wired_senders = wire::wire(placed, &mut groups, &lane_positions, &session_groups);
         let digest = RunDigest::new(&spec.identity());
         let until = if spec.live { Frame::ZERO } else { Frame(u64::MAX) };
