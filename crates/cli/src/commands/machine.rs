@@ -17,7 +17,7 @@ use crate::manifest::{
     self, Manifest, ManifestValue, Policy, Read, grouped, in_words, machine_spec, policy_of,
 };
 use std::path::Path;
-use wavelock_abi::{Cycles, SessionId};
+use wavelock_abi::{Cycles, MAX_GAP, SessionId};
 use wavelock_kernel::Sharing;
 use wavelock_replay::RecordedMachine;
 use wavelock_system::{LoadError, Loaded, MachineSpec, World};
@@ -102,7 +102,18 @@ fn no_quantum() -> Failure {
 
 /// Reads the files that the arguments name.
 pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failure> {
-    let read = read_machine(arguments)?;
+    describe_for(arguments, None)
+}
+
+/// The same for a machine that takes modules with gaps up to this later, unless it says itself
+/// which.
+fn describe_for(
+    arguments: &MachineArguments,
+    most_gap: Option<Cycles>,
+) -> Result<Described, Failure> {
+    let mut read = read_machine(arguments)?;
+    let machine = &mut read.manifest.machine;
+    machine.most_gap = machine.most_gap.or(most_gap);
     let mut modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
     let of_spec: Vec<_> =
@@ -118,7 +129,8 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
 
 /// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
-    let described = describe(&arguments.machine)?;
+    let most_gap = arguments.live.starts_sessions().then_some(MAX_GAP);
+    let described = describe_for(&arguments.machine, most_gap)?;
     described.refuse_quantum(&arguments.machine)?;
     let RecordArguments { record, snapshot, .. } = &arguments.recording;
     let outputs = [
