@@ -147,9 +147,11 @@ fn observers_see_each_confirmed_frame_once() {
     assert!(matches!(machine.load(&state), Err(Error::Confirmed { frame: Frame(6), .. })));
 }
 
-/// The names of events, with their frames and lanes.
+/// The name of an event, with its frame and lane.
+type Named = (Frame, Option<u16>, &'static str);
+
 #[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<(Frame, Option<u16>, &'static str)>>>);
+struct Events(Arc<Mutex<Vec<Named>>>);
 
 impl Observer for Events {
     fn frame(&mut self, report: &FrameReport<'_>) {
