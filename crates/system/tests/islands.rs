@@ -300,7 +300,15 @@ fn an_island_that_loses_its_budget_is_degraded() {
 #[test]
 fn a_machine_without_islands_keeps_its_identity() {
     let mut spec = control([400, 800, 200], [0, 1, 2]).spec;
+    spec.islands[0].memory_pages = u64::MAX;
     let with = spec.identity();
+    let hashes = spec.module_hashes.iter().copied();
+    let modules: Vec<_> = spec.modules.iter().cloned().zip(hashes).collect();
+    let again = MachineSpec::from_identity(&with, modules.clone()).expect("own bytes");
+    assert_eq!((&again.islands, again.identity()), (&spec.islands, with.clone()));
+    for end in with.len() - 40..with.len() {
+        assert!(MachineSpec::from_identity(&with[..end], modules.clone()).is_err());
+    }
     spec.islands.clear();
     let without = spec.identity();
     assert_eq!(with[..without.len()], without);
