@@ -131,7 +131,7 @@ impl WakeSource {
     /// Whether it mints a progress token (semantics 34).
     #[must_use]
     #[inline]
-    pub const fn mints(self) -> bool {
+    pub(crate) const fn mints(self) -> bool {
         matches!(self, Self::Channel | Self::Join)
     }
 }

@@ -33,6 +33,15 @@ impl Names {
             .map_or_else(|| format!("session {number}"), Clone::clone)
     }
 
+    /// Takes the name of a session that starts while the machine runs.
+    pub fn learn(&mut self, event: &Event<'_>) {
+        let Event::Start { session, name, .. } = event else { return };
+        // They are numbered in order; others are from a damaged trace.
+        if *session == self.sessions.len() as u64 {
+            self.sessions.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+
     /// The name of a context.
     #[must_use]
     pub fn context(&self, lane: u16, slot: u64) -> String {
@@ -229,6 +238,7 @@ impl Perfetto {
     pub fn moment(&mut self, moment: &Moment<'_>) {
         match *moment {
             Moment::Boundary { at, event } => {
+                self.names.learn(&event);
                 let text = describe(&event, &|session| self.names.session(session), &|slot| {
                     self.names.context(0, slot)
                 });

@@ -274,6 +274,16 @@ impl Machine {
         self.give(ask.reply(values)?)
     }
 
+    /// [`Machine::answer`] with the values as words, for a program that learns the types at run
+    /// time.
+    ///
+    /// # Errors
+    /// As [`Machine::answer`]; another number of values than the function returns is
+    /// [`Error::Input`].
+    pub fn answer_words(&mut self, ask: AskId, words: &[u64]) -> Result<Frame, Error> {
+        self.give(ask.reply_words(words))
+    }
+
     /// The asks that wait, by session and number; also those of a run that has ended, which no
     /// reply can reach. A rollback returns to those of the snapshot.
     pub fn asks(&self) -> impl Iterator<Item = Ask> {
@@ -322,6 +332,13 @@ impl Machine {
         Ok(if self.run(Some(deadline))? { Some(self.last.report()) } else { None })
     }
 
+    /// The report of the last frame that ended, which [`Machine::advance`] returned; before the
+    /// first one, of a frame 0 without anything.
+    #[must_use]
+    pub fn report(&self) -> FrameReport<'_> {
+        self.last.report()
+    }
+
     /// Whether the frame has ended.
     fn run(&mut self, deadline: Option<Instant>) -> Result<bool, Error> {
         let began = Instant::now();
@@ -359,7 +376,7 @@ impl Machine {
         let world = self.waves.world_mut();
         let frame = world.next_frame_number();
         world.allow(Frame(frame.0 + 1));
-        let collected = self.frames.collector();
+        let collected = self.frames.collector(self.events);
         let can_ask = self.imports.functions.iter().any(|import| import.kind == HostKind::Ask);
         let sessions = if can_ask { self.ended.len() as u32 } else { 0 };
         let asked = (0..sessions).map(|session| world.asks_made(SessionId(session))).collect();

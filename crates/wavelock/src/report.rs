@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 use wavelock_abi::Frame;
 use wavelock_system::{RunOutcome, SessionOutcome, SessionUsage};
-use wavelock_trace::Digest;
+use wavelock_trace::{Digest, Event};
 
 /// What one frame did. A frame in which nothing happened has no output and the digest of the one
 /// before.
@@ -98,6 +98,11 @@ impl fmt::Debug for FrameReport<'_> {
 pub trait Observer: Send {
     /// A frame is final.
     fn frame(&mut self, report: &FrameReport<'_>);
+
+    /// An event of a final frame, before [`Observer::frame`]: those outside every lane first, then
+    /// lane by lane, each in its order. Only of machines that keep them:
+    /// [`MachineBuilder::events`](crate::MachineBuilder::events).
+    fn event(&mut self, _frame: Frame, _lane: Option<u16>, _event: &Event<'_>) {}
 }
 
 /// What a session has used so far: counters, cheap to read.

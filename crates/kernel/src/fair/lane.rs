@@ -498,13 +498,6 @@ impl FairLane {
         self.coroutines.share(slot)
     }
 
-    /// Weight and class of a session, if it has a share here.
-    #[must_use]
-    pub(crate) fn session_share(&self, session: u32) -> Option<Share> {
-        let sessions = self.sessions.as_ref()?;
-        sessions.queue.share(sessions.position(session)?)
-    }
-
     /// The session that a coroutine's group belongs to; `None` in the flat form.
     #[must_use]
     pub(crate) fn session_of(&self, slot: u32) -> Option<u32> {

@@ -53,6 +53,8 @@ const LAYERS: &[Row] = &[
     row("serve", 6),
     // It starts the server.
     Row { beside: &["serve"], ..row("cli", 6) },
+    // The crate `wavelock` for C.
+    Row { only: Some(&["wavelock"]), ..row("c", 6) },
     row("tidy", TOOL),
     row("xtask", TOOL),
     row("portable", TOOL),
