@@ -61,6 +61,7 @@ Print Assumptions Systems.one_worker_is_canonical.
 Print Assumptions Systems.one_worker_wave_is_canonical.
 Print Assumptions Systems.own_groups_are_canonical.
 Print Assumptions Systems.any_workers_are_canonical.
+Print Assumptions Systems.a_wave_opens_the_lanes_with_work.
 Print Assumptions Systems.certified_wave_is_canonical.
 Print Assumptions Systems.certified_run_is_canonical.
 Print Assumptions Systems.workers_do_not_matter.

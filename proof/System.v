@@ -1615,7 +1615,7 @@ Definition begin_wave_on (sp : span) (l : lane_state) : lane_state :=
   if has_work (l_kernel l) then
     let t := now (l_kernel l) in
     on_kernel (fun k => begin_wave k sp) (log_event [1; t] (set_mark t (set_open true l)))
-  else l.
+  else set_open false l.
 
 Definition begin_wave_all (w : world) : world :=
   let sp := if f_span_picks (w_config w) then Picks (f_span (w_config w))

@@ -283,6 +283,14 @@ Definition group_is_open (w : world) (g : nat) : bool :=
                     match nth_error (lanes w) l with Some x => open x | None => false end)
     (seq 0 (length (lanes w))).
 
+(* A wave opens the lanes with work. *)
+Theorem a_wave_opens_the_lanes_with_work (w : world) l :
+  In l (lanes (System.begin_wave_all w)) -> open l = Lane.has_work (System.l_kernel l).
+Proof.
+  intros H. cbn in H. apply in_map_iff in H. destruct H as (x & <- & _).
+  unfold System.begin_wave_on. destruct (Lane.has_work (System.l_kernel x)) eqn:E; auto.
+Qed.
+
 (* What the machine states about itself [17]; [ds] are the ready digests, by lane, and [s] the span:
    any, since the checker only compares them. *)
 Definition facts_of (ds : nat -> N) (s : span) (w : world) : facts :=
