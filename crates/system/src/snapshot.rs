@@ -15,6 +15,7 @@ use crate::functions::Answers;
 use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::live::Given;
+use crate::moves::StuckMigrations;
 use crate::parcels::Parcel;
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
@@ -80,6 +81,7 @@ struct Kept {
     boundary: Vec<u8>,
     deadlock: Option<Deadlock>,
     before_end: Option<(Digest, Frame)>,
+    stuck: Option<StuckMigrations>,
     wave_profile: Option<Box<WaveProfile>>,
     frame_peak: u64,
 }
@@ -270,6 +272,7 @@ impl World {
             boundary: self.boundary.clone(),
             deadlock: self.deadlock.clone(),
             before_end: self.before_end,
+            stuck: self.stuck,
             wave_profile: self.wave_profile.clone(),
             frame_peak: self.frame_peak,
         })))
@@ -316,6 +319,7 @@ impl World {
             boundary: kept.boundary.clone(),
             deadlock: kept.deadlock.clone(),
             before_end: kept.before_end,
+            stuck: kept.stuck,
             wave_profile: kept.wave_profile.clone(),
             frame_peak: kept.frame_peak,
         };

@@ -49,6 +49,20 @@ impl Session {
 
 /// A state between two frames, to return to. It shares with others what did not change; cloning it
 /// costs a reference count, and it can be dropped on any thread.
+///
+/// ```
+/// use wavelock::{Engine, Machine, SessionBuilder};
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let session = SessionBuilder::new("guest", &guest);
+/// let mut machine = Machine::builder(&engine).session(session).rollback(8).build()?;
+/// let before = machine.save()?;
+/// let digest = machine.advance()?.digest();
+/// machine.load(&before)?;
+/// assert_eq!((machine.frame(), machine.advance()?.digest()), (before.frame(), digest));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Snapshot {
     machine: wavelock_system::Snapshot,

@@ -95,6 +95,29 @@ impl fmt::Debug for FrameReport<'_> {
 
 /// Sees every confirmed frame once, in order; changes nothing. See
 /// [`MachineBuilder::rollback`](crate::MachineBuilder::rollback).
+///
+/// ```
+/// use std::sync::mpsc::{Sender, channel};
+/// use wavelock::{Engine, FrameReport, Machine, Observer, SessionBuilder};
+///
+/// struct Frames(Sender<u64>);
+///
+/// impl Observer for Frames {
+///     fn frame(&mut self, report: &FrameReport<'_>) {
+///         let _ = self.0.send(report.frame().0);
+///     }
+/// }
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let session = SessionBuilder::new("guest", &guest);
+/// let mut machine = Machine::builder(&engine).session(session).build()?;
+/// let (sender, frames) = channel();
+/// machine.observe(Frames(sender));
+/// machine.advance()?;
+/// assert_eq!(frames.try_recv(), Ok(0));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 pub trait Observer: Send {
     /// A frame is final.
     fn frame(&mut self, report: &FrameReport<'_>);

@@ -4,7 +4,7 @@ use super::sources::Sources;
 use crate::manifest::grouped;
 use crate::report::{
     CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, LiveRow,
-    ServiceRow, SessionSummary, Summary, Telemetry, UnreadRow, WaitRow,
+    ServiceRow, SessionSummary, StuckRow, Summary, Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, CoroutineName, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
-use wavelock_kernel::{CapOverrun, CapState};
+use wavelock_kernel::{CapOverrun, CapState, MoveBan};
 use wavelock_system::{
     CapSummary, Deadlock, FaultRecord, KillRecord, KillRule, LostStack, RunOutcome, RunSummary,
-    SessionOutcome, UnreadInput, WaitTarget, Waiting, World,
+    SessionOutcome, StuckMigrations, UnreadInput, WaitTarget, Waiting, World,
 };
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
@@ -82,9 +82,31 @@ pub(super) fn object(
             .collect(),
         lanes: super::lanes::rows(world),
         services: services(run),
+        stuck_migrations: world.stuck_migrations().map(|stuck| stuck_object(world, &stuck)),
         trace_bytes: None,
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
+    }
+}
+
+fn stuck_object(world: &World, stuck: &StuckMigrations) -> StuckRow {
+    let found = stuck.longest;
+    let (reason, fix) = match found.ban {
+        MoveBan::Split => ("it is split over several lanes", "give it one lane"),
+        MoveBan::Pinned => ("the manifest names its `lane`", "leave out its `lane`"),
+        MoveBan::Leased => ("its lane is leased", "give it another lane"),
+        MoveBan::Context => ("it has contexts or grants", "give it another lane with `lane`"),
+        MoveBan::Call => ("it is in a call", "give it another lane with `lane`"),
+    };
+    let session = session_name(world, SessionId(found.tag.session()));
+    StuckRow {
+        steals: stuck.steals,
+        coroutine: format!("{session}/{}", found.tag.slot()),
+        lane: found.lane.0,
+        waited_cycles: found.waited.0,
+        limit_cycles: found.limit.0,
+        reason: reason.to_owned(),
+        fix: fix.to_owned(),
     }
 }
 
@@ -407,6 +429,10 @@ pub(super) fn print(
     print_kills(&mut text, run, &object);
     print_missed_ports(&mut text, &object);
     print_caps(&mut text, &object);
+    if let Some(stuck) = &object.stuck_migrations {
+        let note = AnsiColor::Yellow.on_default().bold();
+        let _ = writeln!(text, "{note}stuck{note:#}: {}", stuck.text());
+    }
     let sessions = object.sessions.iter();
     print_unread(
         &mut text,
