@@ -260,7 +260,7 @@ fn a_machine_is_controlled_from_the_shell() {
     ok(&["revoke", "eye"]);
     assert!(ok(&["trace", "m", "segments"]).contains("segments"));
     let replay = Command::new(env!("CARGO_BIN_EXE_wavelock"))
-        .args(["replay", "segments/00000001.trace"])
+        .args(["replay", "segments/00000002.trace"])
         .current_dir(&base)
         .output()
         .expect("it runs");

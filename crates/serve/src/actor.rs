@@ -13,7 +13,7 @@
 //! again.
 
 use crate::feed::Feed;
-use crate::orders::{Answer, Ask, Change, Order};
+use crate::orders::{Answer, Ask, Change, Order, Slot};
 use crate::problem::Problem;
 use crate::settings::{Limits, Sync};
 use crate::store::{MachineFolder, private, replace};
@@ -208,7 +208,7 @@ struct Actor {
     /// Frames that the pacer gave up, as counted.
     forgiven: u64,
     is_in_frame: bool,
-    step: Option<(u64, oneshot::Sender<Result<Answer, Problem>>)>,
+    step: Option<(u64, Slot)>,
     digest: Digest,
     /// By number.
     names: Vec<String>,
@@ -349,8 +349,8 @@ impl Actor {
     fn take(
         &mut self,
         ask: Ask,
-        answer: oneshot::Sender<Result<Answer, Problem>>,
-        answers: &mut Vec<(oneshot::Sender<Result<Answer, Problem>>, Result<Answer, Problem>)>,
+        answer: Slot,
+        answers: &mut Vec<(Slot, Result<Answer, Problem>)>,
     ) -> Result<(), Error> {
         let result = match ask {
             Ask::Change(change) => match self.change(change) {
@@ -396,10 +396,7 @@ impl Actor {
     }
 
     /// Makes what was taken durable, then answers.
-    fn acknowledge(
-        &mut self,
-        answers: Vec<(oneshot::Sender<Result<Answer, Problem>>, Result<Answer, Problem>)>,
-    ) -> Result<(), Error> {
+    fn acknowledge(&mut self, answers: Vec<(Slot, Result<Answer, Problem>)>) -> Result<(), Error> {
         let is_change = |result: &Result<Answer, Problem>| {
             matches!(result, Ok(Answer::Taken(_) | Answer::Started(_) | Answer::Position(_)))
         };

@@ -89,8 +89,11 @@ pub(crate) enum Answer {
     Done,
 }
 
+/// Where an answer goes.
+pub(crate) type Slot = oneshot::Sender<Result<Answer, Problem>>;
+
 /// A question with the way back for its answer.
 pub(crate) struct Order {
     pub(crate) ask: Ask,
-    pub(crate) answer: oneshot::Sender<Result<Answer, Problem>>,
+    pub(crate) answer: Slot,
 }

@@ -215,7 +215,7 @@ impl Registry {
                 limits.sessions
             )));
         }
-        let pages = u64::from(read.manifest.limits.memory_pages);
+        let pages = read.manifest.limits.memory_pages;
         let memory = sessions.saturating_mul(pages.saturating_mul(PAGE));
         if memory > limits.machine_memory {
             return Err(Problem::refused(format!(

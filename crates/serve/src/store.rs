@@ -46,10 +46,9 @@ impl Name {
 /// A name of a module file in a manifest: plain, so that it cannot leave its folder.
 pub(crate) fn check_file_name(name: &str) -> Result<(), Problem> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !name.is_empty() && name.len() <= MOST_NAME && !name.starts_with('.') {
-        if name.bytes().all(is_good) {
-            return Ok(());
-        }
+    let fits = !name.is_empty() && name.len() <= MOST_NAME && !name.starts_with('.');
+    if fits && name.bytes().all(is_good) {
+        return Ok(());
     }
     let shown: String = name.chars().take(MOST_NAME).filter(|c| !c.is_control()).collect();
     Err(Problem::invalid(format!(

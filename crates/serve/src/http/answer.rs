@@ -242,7 +242,7 @@ async fn let_in(
     (route.handler)(Call { app: app.clone(), identity, body, parts, path, query }).await
 }
 
-fn single<'h>(headers: &'h HeaderMap, name: HeaderName) -> Option<&'h str> {
+fn single(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut all = headers.get_all(name).iter();
     let one = all.next()?.to_str().ok()?;
     if all.next().is_some() { None } else { Some(one) }
