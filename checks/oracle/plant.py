@@ -43,8 +43,8 @@ RULES = [
      "let lag = if placement == Placement::Initial || self.weight == 0 {",
      "let lag = if placement != Placement::Initial || self.weight == 0 {"),
     ("EverybodyIsEligible", "crates/kernel/src/fair/competition.rs",
-     "let slot = self.ready.take_eligible(table, average).or_else(",
-     "let slot = self.ready.take_first(table, average.virtual_time().plus(1 << 60)).or_else("),
+     "let slot = self.ready.take_first(table, now).or_else(",
+     "let slot = self.ready.take_first(table, now.plus(1 << 60)).or_else("),
     ("OverheadIsFree", "crates/kernel/src/fair/lane.rs",
      "cycles = Cycles(clock.saturating_sub(sessions.charged_until));\n            sessions.charged_until",
      "sessions.charged_until"),
@@ -239,8 +239,15 @@ def main():
         open(os.path.join(folder, file), "w").write(text)
     wrong = []
     if "--machines" not in sys.argv:
+        # Without the crates that only whole machines need, which each fault would build again.
+        package = os.path.join(folder, "checks/oracle/Cargo.toml")
+        text = open(package).read()
+        kept = re.sub(r'(?m)^\[\[bin\]\]\nname = "machines"\n.*\n|'
+                      r'^wavelock-(generate|module|system|trace|waves) = .*\n', "", text)
+        open(package, "w").write(kept)
         wrong += planted(folder, wanted, RULES + DAMAGES, "wavelock-check-oracle",
                          ["--sequences", "2000"])
+        open(package, "w").write(text)
     if "--kernel" not in sys.argv:
         wrong += planted(folder, wanted, MACHINES, "machines", ["--machines", "2000"])
     shutil.rmtree(folder)
