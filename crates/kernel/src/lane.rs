@@ -33,6 +33,7 @@ use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
 use crate::fair::{FairLane, Leave};
+use crate::lease::Lease;
 use crate::ledger::LaneTotals;
 use crate::policy::Policy;
 use crate::queue::Entrance;
@@ -214,6 +215,8 @@ pub struct Lane {
     pub(crate) tier: Option<Box<Tier>>,
     /// The caps of sessions on this lane.
     pub(crate) caps: Caps,
+    /// The place for a lease, on lanes that may be leased.
+    pub(crate) lease: Option<Box<Lease>>,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
 
@@ -283,6 +286,7 @@ impl Lane {
             },
             tier: None,
             caps: Caps::new(),
+            lease: None,
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             clock: 0,
@@ -367,9 +371,10 @@ impl Lane {
     /// Publishes a coroutine: ready, at the tail of its class.
     ///
     /// # Errors
-    /// No room was reserved for it or its session.
+    /// No room was reserved for it or its session, or the lane is leased.
     #[inline]
     pub fn spawn(&mut self, spawn: Spawn) -> Result<CoroutineRef, Refusal> {
+        self.admits_spawn()?;
         self.sessions.admit(spawn.tag.session())?;
         let reference = self.slab.allocate(&spawn)?;
         self.sessions.add(&mut self.slab, reference.slot);
@@ -666,6 +671,7 @@ impl Lane {
 
     pub(crate) fn end(&mut self, slot: u32, how: Place) -> Stopped {
         if self.tier.is_some() {
+            self.lease_loses(slot);
             self.leave_contexts(slot);
         }
         self.retire_entity(slot);

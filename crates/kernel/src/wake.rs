@@ -62,6 +62,7 @@ impl Lane {
     /// Slow path of [`Lane::wake`].
     #[inline(never)]
     fn arrive_woken(&mut self, slot: u32) {
+        self.caused_by(slot, SchedulerOperation::Wake);
         let _ = self.arrive(slot, Entrance::Wake);
     }
 
@@ -128,6 +129,7 @@ impl Lane {
         if hot.held.is_empty() && hot.place == Place::Throttled {
             self.counts.throttled -= 1;
             self.book(SchedulerOperation::Wake);
+            self.caused_by(slot, SchedulerOperation::Wake);
             self.tally.wakes[WakeSource::Release as usize] += 1;
             let _ = self.enqueue(slot, Entrance::Return);
         }
@@ -208,6 +210,7 @@ impl Lane {
             self.preferred = None;
         }
         if self.tier.is_some() {
+            self.lease_loses(slot);
             self.leave_contexts(slot);
         }
         self.sessions.remove(&mut self.slab, slot);
