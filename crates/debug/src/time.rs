@@ -91,6 +91,11 @@ pub(crate) fn describe(world: &World, lane: u16, event: &Event<'_>) -> String {
             // reused.
             None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
         };
+    if let Event::Lease { lease, .. } | Event::Noise { lease, .. } = *event {
+        let name = world.spec().leases.get(lease as usize);
+        let name = name.map_or_else(|| format!("lease {lease}"), |of| format!("lease {}", of.name));
+        return wavelock_view::lease(event, &name, &session);
+    }
     wavelock_view::describe(event, &session, &|slot| format!("context {}", context(slot)))
 }
 

@@ -363,6 +363,10 @@ fn target(world: &World, waiting: &Waiting) -> String {
         },
         WaitTarget::Unpark(_) => "an unpark".into(),
         WaitTarget::Session(id) => format!("the end of session {}", named(*id)),
+        WaitTarget::Lease(lease) => match world.leases().get(*lease) {
+            Some(lease) => format!("lease {} of lane {}", lease.name, lease.lane.0),
+            None => "a lease".into(),
+        },
     }
 }
 
@@ -380,7 +384,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     };
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
-        WaitTarget::Input | WaitTarget::Reply(_) => return Vec::new(),
+        WaitTarget::Input | WaitTarget::Reply(_) | WaitTarget::Lease(_) => return Vec::new(),
         WaitTarget::Unpark(session) | WaitTarget::Session(session) => vec![*session],
         WaitTarget::Channel(id)
             if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>

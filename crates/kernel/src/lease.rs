@@ -643,8 +643,7 @@ impl Lane {
         };
         let is_active = state.phase == LeasePhase::Active;
         let is_closed = matches!(state.phase, LeasePhase::Revoking | LeasePhase::Released);
-        (!is_active || (0..OPERATIONS).all(is_counted))
-            && (!is_active || state.began.is_some())
+        (!is_active || (0..OPERATIONS).all(is_counted) && state.began.is_some())
             && (!is_closed || state.ended.is_some())
             && (state.phase == LeasePhase::Denied) == state.missing.is_some()
             && (state.phase == LeasePhase::Free) == (state.generation == 0)

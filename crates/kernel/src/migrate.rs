@@ -277,6 +277,16 @@ impl Lane {
         Ok(list.count)
     }
 
+    /// Moves what a session without coroutines still has here: the account of its cap.
+    ///
+    /// # Errors
+    /// The other lane has no room for it.
+    pub fn move_account(&mut self, session: u32, to: &mut Self) -> Result<(), Refusal> {
+        self.room_for_cap(session, to)?;
+        self.move_cap(session, to);
+        Ok(())
+    }
+
     /// The session that this lane offers in a round; the rule is in the header of this file. `ban`
     /// returns what forbids a session to leave.
     ///

@@ -24,9 +24,10 @@ use crate::world::{Sink, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, Frame, SessionId, Weight};
+use wavelock_abi::{CoroutineRef, Cycles, Errno, Frame, LaneId, SessionId, Weight};
 use wavelock_kernel::{
-    CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, Share, Sharing,
+    CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, LeaseEnd, LeaseRefusal,
+    Share, Sharing,
 };
 use wavelock_trace::Event;
 
@@ -71,6 +72,20 @@ pub enum Control {
         /// The session.
         session: SessionId,
     },
+    /// A lease of the description is asked for.
+    Lease {
+        /// The session of its holder.
+        session: SessionId,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A lease of the description ends.
+    EndLease {
+        /// The session of its holder.
+        session: SessionId,
+        /// Its name.
+        name: Box<str>,
+    },
     /// A session starts. Its number follows those of the sessions that were given before.
     Start(Box<NewSession>),
 }
@@ -85,7 +100,9 @@ impl Control {
             | Self::Context { session, .. }
             | Self::Hold { session }
             | Self::Release { session }
-            | Self::End { session } => Some(*session),
+            | Self::End { session }
+            | Self::Lease { session, .. }
+            | Self::EndLease { session, .. } => Some(*session),
             Self::Start(_) => None,
         }
     }
@@ -94,13 +111,15 @@ impl Control {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Start(new) => new.size(),
-            Self::Context { name, .. } => name.len() as u64,
+            Self::Context { name, .. } | Self::Lease { name, .. } | Self::EndLease { name, .. } => {
+                name.len() as u64
+            }
             _ => 0,
         }
     }
 
     /// Its number and its numbers, for [`Event::Control`]; `context` is the position of the context
-    /// that it names.
+    /// or lease that it names.
     const fn numbers(&self, context: u64) -> (u64, [u64; 3]) {
         match self {
             Self::Weight { weight, .. } => (0, [weight.get() as u64, 0, 0]),
@@ -113,6 +132,8 @@ impl Control {
             Self::Release { .. } => (5, [0; 3]),
             Self::End { .. } => (6, [0; 3]),
             Self::Start(_) => (7, [0; 3]),
+            Self::Lease { .. } => (8, [context, 0, 0]),
+            Self::EndLease { .. } => (9, [context, 0, 0]),
         }
     }
 }
@@ -133,6 +154,13 @@ errors! {
             /// Why.
             refusal: ContextRefusal,
         } => "the budget of a context of session {session} stays as it is: {refusal}",
+        /// The lane takes no request for a lease.
+        Lease {
+            /// The session of its holder.
+            session: u32,
+            /// Why.
+            refusal: LeaseRefusal,
+        } => "session {session} gets no lease: {refusal}",
     }
 }
 
@@ -140,6 +168,13 @@ impl ControlRefusal {
     /// Code, number found and number allowed, for [`Event::ControlRefused`]. Code 0 is a session
     /// that has ended; others are error codes of the guest interface, without their sign.
     fn numbers(&self, control: &Control) -> [u64; 3] {
+        if let Self::Lease { refusal, .. } = self {
+            let code = match refusal {
+                LeaseRefusal::Busy { .. } => Errno::Again,
+                _ => Errno::Denied,
+            };
+            return [u64::from(code.code().unsigned_abs()), 0, 0];
+        }
         let (Self::Context { refusal, .. }, Control::Context { budget, .. }) = (self, control)
         else {
             return [0; 3];
@@ -166,6 +201,11 @@ impl MachineSpec {
             self.most_gap = Some(self.longest_gap());
         }
         self
+    }
+
+    /// The position of a lease of the description whose holder is of this session.
+    fn lease_of(&self, session: SessionId, name: &str) -> Option<usize> {
+        self.lease_named(name).filter(|&lease| self.leases[lease].session == session)
     }
 
     /// The position of a context of the description.
@@ -195,6 +235,11 @@ impl World {
                 if self.spec.context_named(*session, name).is_none() =>
             {
                 return Err(GiveError::NoContext { session: session.0, name: name.clone() });
+            }
+            Control::Lease { session, name } | Control::EndLease { session, name }
+                if self.spec.lease_of(*session, name).is_none() =>
+            {
+                return Err(GiveError::NoLease { session: session.0, name: name.clone() });
             }
             _ => {}
         }
@@ -240,6 +285,9 @@ impl World {
         };
         let context = match control {
             Control::Context { name, .. } => self.spec.context_named(session, name),
+            Control::Lease { name, .. } | Control::EndLease { name, .. } => {
+                self.spec.lease_of(session, name)
+            }
             _ => None,
         };
         let (what, [first, second, third]) = control.numbers(context.unwrap_or(0) as u64);
@@ -276,6 +324,8 @@ impl World {
                 let _ = lane.release(coroutine, HoldReason::Operator);
             }),
             Control::End { .. } => self.end_by_host(session),
+            Control::Lease { name, .. } => return self.lease_by_host(session, name),
+            Control::EndLease { name, .. } => self.end_lease_by_host(session, name),
             Control::Start(new) => self.start(new),
         }
         Ok(())
@@ -358,6 +408,25 @@ impl World {
         configured.map_err(refused)
     }
 
+    fn lease_by_host(&mut self, session: SessionId, name: &str) -> Result<(), ControlRefusal> {
+        let refused = |refusal| ControlRefusal::Lease { session: session.0, refusal };
+        let lane = LaneId(self.session_ref(session).home());
+        let lease = self.spec.lease_of(session, name);
+        let lease = lease.ok_or(refused(LeaseRefusal::Off { lane }))?;
+        let asked = self.lane_ref(lane.0).kernel.clock();
+        self.request(lease, None, asked).map_err(refused)?;
+        self.publish_leases();
+        Ok(())
+    }
+
+    fn end_lease_by_host(&mut self, session: SessionId, name: &str) {
+        let now = self.lane_ref(self.session_ref(session).home()).kernel.clock();
+        if let Some(lease) = self.spec.lease_of(session, name) {
+            self.end_lease(lease, LeaseEnd::ByHost, now);
+        }
+        self.settle_ended_leases();
+    }
+
     fn end_by_host(&mut self, session: SessionId) {
         let group = self.session_group(session);
         let at = group.local[session];
@@ -385,6 +454,7 @@ impl World {
         self.groups.iter_mut().for_each(|group| group.settle());
         self.finish_exchange();
         self.answer_session_waits();
+        self.settle_ended_leases();
         self.count_ended();
     }
 }

@@ -87,6 +87,7 @@ mod ending;
 mod functions;
 mod host;
 mod kill;
+mod lease;
 mod wasi;
 
 mod boundary;
@@ -125,6 +126,7 @@ pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
 pub use kill::{KillRecord, KillRule};
+pub use lease::{LeaseCounts, LeaseError, LeaseSpec, LeaseSummary};
 pub use live::{
     GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,
     MOST_WAITING_INPUTS,

@@ -14,6 +14,7 @@ use crate::deadlock::Deadlock;
 use crate::functions::Answers;
 use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
+use crate::lease::LeaseRun;
 use crate::live::Given;
 use crate::parcels::Parcel;
 use crate::session::SessionState;
@@ -70,6 +71,7 @@ struct Kept {
     session_groups: Vec<GroupIndex>,
     group_lanes: Vec<LaneId>,
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
+    leases: Vec<LeaseRun>,
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
     planned: Option<Planned>,
@@ -151,12 +153,15 @@ impl KeptLane {
             mark,
             steps,
             requests,
+            lease_asks,
             commands,
             answers: _,
             refusal,
         } = lane;
-        let is_empty =
-            outbox.is_empty() && commands.is_empty() && parcels.iter().all(Parcel::is_empty);
+        let is_empty = outbox.is_empty()
+            && commands.is_empty()
+            && lease_asks.is_empty()
+            && parcels.iter().all(Parcel::is_empty);
         debug_assert!(is_empty, "no effect crosses a boundary");
         Self {
             id: *id,
@@ -192,6 +197,7 @@ impl KeptLane {
             steps: self.steps,
             requests: self.requests.clone(),
             commands: Vec::new(),
+            lease_asks: Vec::new(),
             answers: Answers::default(),
             refusal: self.refusal,
         }
@@ -260,6 +266,7 @@ impl World {
             session_groups: self.session_groups.clone(),
             group_lanes: self.group_lanes.clone(),
             wired_senders: self.wired_senders.clone(),
+            leases: self.leases.clone(),
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
             planned: self.planned.clone(),
@@ -304,6 +311,7 @@ impl World {
             session_groups: kept.session_groups.clone(),
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
+            leases: kept.leases.clone(),
             inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
             planned: kept.planned.clone(),

@@ -212,7 +212,7 @@ impl MachineSpec {
     }
 
     /// The identity of a wired channel.
-    fn channel_id(&self, channel: usize) -> ChannelId {
+    pub(crate) fn channel_id(&self, channel: usize) -> ChannelId {
         let owner = self.channels[channel].owner;
         let before = self.channels[..channel].iter().filter(|of| of.owner == owner).count();
         ChannelId { owner, index: before as u32 }
@@ -269,6 +269,12 @@ impl World {
         let mut planned = (**self.planned()).clone();
         new.describe(planned.amended())?;
         let setting = |error| GiveError::Setting { error: Box::new(error) };
+        if let Some(lane) = new.lane
+            && let Some(lease) = self.lease_for(lane)
+        {
+            let (session, lease) = (new.name.clone(), lease.name.clone());
+            return Err(setting(LoadError::LeasedLane { session, lane, lease }));
+        }
         check_spec(&planned).map_err(setting)?;
         check_memory(&planned).map_err(setting)?;
         let id = planned.sessions.len() - 1;
@@ -308,14 +314,14 @@ impl World {
         self.amend(|spec| described = new.describe(spec));
         debug_assert_eq!(described, Ok(()), "it was checked when it was given");
         let spec = self.spec.clone();
-        let (lane, hash) = (spec.sessions[id.0 as usize].placement.home(), &new.module.hash);
+        let (lane, hash) = (self.starting_lane(&spec, id), &new.module.hash);
         self.emit(&Event::Start {
             session: u64::from(id.0),
             lane: u64::from(lane),
             module: hash,
             name: new.name.as_bytes(),
         });
-        if let Err(error) = self.make(&spec, id) {
+        if let Err(error) = self.make(&spec, id, lane) {
             self.fail(error);
         }
         for (channel, of_spec) in spec.channels.iter().enumerate() {
@@ -330,10 +336,21 @@ impl World {
         self.planned_taken();
     }
 
-    /// The session's state and its first coroutine, on its lane.
-    fn make(&mut self, spec: &MachineSpec, id: SessionId) -> Result<(), LoadError> {
-        let session = &spec.sessions[id.0 as usize];
-        let (group, lane) = self.lane_positions[usize::from(session.placement.home())];
+    /// The lane that a session starts on: its own, or if that is leased one that is not.
+    fn starting_lane(&self, spec: &MachineSpec, id: SessionId) -> u16 {
+        let home = spec.sessions[id.0 as usize].placement.home();
+        if self.lane_ref(home).kernel.is_open() {
+            home
+        } else {
+            self.housekeeping(home).unwrap_or(0)
+        }
+    }
+
+    /// The session's state and its first coroutine, on this lane.
+    fn make(&mut self, spec: &MachineSpec, id: SessionId, lane: u16) -> Result<(), LoadError> {
+        let placement = Placement::Lane(lane);
+        let session = &SessionSpec { placement, ..spec.sessions[id.0 as usize].clone() };
+        let (group, lane) = self.lane_positions[usize::from(lane)];
         let mut state = make_session(spec, session, id, &mut Vec::new())?;
         state.input = InputQueue::new(Coming::Open, reads_stream(&spec.modules[session.module]));
         self.groups.iter_mut().for_each(|group| group.local.add());
@@ -381,6 +398,7 @@ impl World {
                 *handle
             } else {
                 let handle = self.add_sender(to, id, &spec.channels[channel].name);
+                self.lease_is_rewired(channel);
                 known.insert(to, handle);
                 handle
             };

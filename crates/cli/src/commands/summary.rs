@@ -317,6 +317,10 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
         WaitTarget::Input => "input".to_owned(),
         WaitTarget::Reply(function) => reply_text(world, *function),
         WaitTarget::Unpark(_) => "an unpark".to_owned(),
+        WaitTarget::Lease(lease) => match world.spec().leases.get(*lease) {
+            Some(lease) => format!("lease {}", lease.name),
+            None => "a lease".to_owned(),
+        },
         WaitTarget::Session(session) => {
             format!("the end of session {}", session_name(world, *session))
         }
