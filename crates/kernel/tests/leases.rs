@@ -165,7 +165,9 @@ fn activation_is_all_or_nothing_and_names_the_first_missing_evidence() {
             }
         }
     };
-    let second = |lane: &mut Lane, _: ContextRef| drop(spawn(lane, 6, 0));
+    let second = |lane: &mut Lane, _: ContextRef| {
+        spawn(lane, 6, 0);
+    };
     let demoted = |lane: &mut Lane, _: ContextRef| {
         let running = run(lane);
         let _ = lane.stop(running, Cycles(6_000), Outcome::OutOfCycles);

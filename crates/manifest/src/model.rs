@@ -7,7 +7,7 @@ use crate::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapSettings, Sharing};
-use wavelock_system::{ContextSpec, GrantSpec, OwnLimits};
+use wavelock_system::{ContextSpec, GrantSpec, LeaseSpec, OwnLimits};
 
 /// Which coroutine of a lane runs next.
 pub use wavelock_kernel::PolicyKind as Policy;
@@ -51,6 +51,8 @@ pub struct Manifest {
     pub contexts: Vec<ContextSpec>,
     /// Every grant, in manifest order.
     pub grants: Vec<GrantSpec>,
+    /// Every lease, in manifest order.
+    pub leases: Vec<LeaseSpec>,
 }
 
 /// `[machine]`: the model that every session shares.

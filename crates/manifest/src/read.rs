@@ -30,8 +30,8 @@ use wavelock_system::OwnLimits;
 pub(crate) const INDEX: &str = "{index}";
 
 /// The names of a manifest's tables.
-const TABLE_NAMES: [&str; 7] =
-    ["machine", "limits", "session", "channel", "context", "profile", "grant"];
+const TABLE_NAMES: [&str; 8] =
+    ["machine", "limits", "session", "channel", "context", "profile", "grant", "lease"];
 
 /// Flags that override values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -61,6 +61,8 @@ pub enum ManifestValue {
     Channel(u32, &'static str),
     /// A key of a context.
     Context(u32, &'static str),
+    /// A lease.
+    Lease(u32),
 }
 
 /// A manifest with what later checks need for their messages.
@@ -175,6 +177,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         channels: Vec::new(),
         contexts: Vec::new(),
         grants: Vec::new(),
+        leases: Vec::new(),
     };
     Read { manifest, source, warnings: Vec::new(), spans, overrides: overrides.clone() }
 }
@@ -870,6 +873,7 @@ impl<'s> Reader<'s, '_> {
             channels,
             contexts: Vec::new(),
             grants: Vec::new(),
+            leases: Vec::new(),
         }
     }
 
