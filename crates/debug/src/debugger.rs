@@ -220,6 +220,7 @@ impl<R: Read + Seek> Debugger<R> {
             },
             Command::Contexts => self.contexts(),
             Command::Caps => self.caps(),
+            Command::Leases => self.leases(),
             Command::Events => self.events(),
             Command::Lanes => self.lanes(),
             Command::Where => self.place(),
@@ -542,6 +543,12 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     /// Every cap and its account.
+    fn leases(&self) -> String {
+        let all = self.world().leases();
+        let lines = all.iter().map(|lease| words::lease(self.world(), lease) + "\n");
+        if all.is_empty() { "no leases\n".to_owned() } else { lines.collect() }
+    }
+
     fn caps(&self) -> String {
         let all = self.world().caps();
         let mut text = String::new();

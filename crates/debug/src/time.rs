@@ -13,7 +13,7 @@ use wavelock_abi::{ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
 use wavelock_kernel::ContextPhase;
 use wavelock_kernel::context::Refill;
 use wavelock_replay::{Timeline, TimelineError};
-use wavelock_system::{ContextSummary, World};
+use wavelock_system::{ContextSummary, MachineSpec, World};
 use wavelock_trace::Event;
 
 /// Number of steps that are run again to collect recent events.
@@ -245,7 +245,9 @@ pub(crate) fn lately<R: Read + Seek>(
         let step = timeline.position().step.saturating_sub(1);
         for part in timeline.happened() {
             let lane = part.lane.unwrap_or(0);
-            for event in part.events().flatten().filter(|event| concerns(event, name)) {
+            let spec = timeline.world().spec();
+            let is_own = |event: &Event<'_>| concerns(event, name) || leases(event, name, spec);
+            for event in part.events().flatten().filter(is_own) {
                 let mut line = format!("step {step}: {}", describe(timeline.world(), lane, &event));
                 if let (Event::Deny { .. }, Some(reason)) =
                     (&event, timeline.world().last_refusal(LaneId(lane)))
@@ -261,6 +263,18 @@ pub(crate) fn lately<R: Read + Seek>(
     }
     timeline.seek_step(here)?;
     Ok(told.into())
+}
+
+/// Whether an event concerns a lease of a coroutine's session, or was denied because of it.
+fn leases(event: &Event<'_>, name: CoroutineName, spec: &MachineSpec) -> bool {
+    let own = |lease: u64| {
+        spec.leases.get(lease as usize).is_some_and(|lease| lease.session == name.session)
+    };
+    match *event {
+        Event::Lease { lease, session, .. } => own(lease) || session == u64::from(name.session.0),
+        Event::Noise { lease, .. } => own(lease),
+        _ => false,
+    }
 }
 
 /// Whether an event concerns the context of a coroutine, or the cap of its session.

@@ -14,7 +14,7 @@ use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
 use wavelock_kernel::{BlockReason, Candidate, CapOverrun, Ledger, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{
-    CapSummary, CoroutineLook, KillRule, Presence, Stage, WaitTarget, Waiting, World,
+    CapSummary, CoroutineLook, KillRule, LeaseSummary, Presence, Stage, WaitTarget, Waiting, World,
 };
 
 /// Maximum number of listed candidates and holders; the rest are counted.
@@ -125,6 +125,8 @@ pub struct Why {
     pub next_wake: Option<String>,
     /// The context it holds or has lent.
     pub context: Option<ContextRow>,
+    /// The leases of its lane and of its session, each in a sentence.
+    pub leases: Vec<String>,
     /// Recent events of its context, oldest first.
     pub lately: Vec<String>,
 }
@@ -143,6 +145,18 @@ pub fn why<R: Read + Seek>(
     timeline.seek_step(position.step)?;
     answer.lately = time::lately(timeline, name)?;
     Ok(answer)
+}
+
+/// What there is to say of the leases that concern a coroutine: those of its session, and those of
+/// the lane that it is on.
+fn leases(world: &World, name: CoroutineName) -> Vec<String> {
+    let lane = world.look(name).map(|look| look.lane);
+    let concerns = |lease: &&LeaseSummary| {
+        lease.session == name.session
+            || Some(lease.lane.0) == lane
+            || lease.state.and_then(|state| state.missing?.session) == Some(name.session.0)
+    };
+    world.leases().iter().filter(concerns).map(|lease| words::lease(world, lease)).collect()
 }
 
 /// Runs boundaries until a step can be made or the run ends.
@@ -180,6 +194,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         inversion: None,
         next_wake: None,
         context: time::context_of(world, name),
+        leases: leases(world, name),
         lately: Vec::new(),
     };
     let Some(look) = world.look(name) else {
@@ -490,6 +505,9 @@ impl Why {
         }
         if let Some(context) = &self.context {
             text.push_str(&context.lines());
+        }
+        for line in &self.leases {
+            let _ = writeln!(text, "  lease      {line}");
         }
         for line in &self.lately {
             let _ = writeln!(text, "  lately     {line}");

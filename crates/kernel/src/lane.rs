@@ -33,7 +33,6 @@ use crate::context::Tier;
 use crate::counters::Tally;
 use crate::deviate::Deviation;
 use crate::fair::{FairLane, Leave};
-use crate::lease::Lease;
 use crate::ledger::LaneTotals;
 use crate::policy::Policy;
 use crate::queue::Entrance;
@@ -215,8 +214,6 @@ pub struct Lane {
     pub(crate) tier: Option<Box<Tier>>,
     /// The caps of sessions on this lane.
     pub(crate) caps: Caps,
-    /// The place for a lease, on lanes that may be leased.
-    pub(crate) lease: Option<Box<Lease>>,
     pub(crate) sleepers: Sleepers,
     pub(crate) sessions: Sessions,
 
@@ -286,7 +283,6 @@ impl Lane {
             },
             tier: None,
             caps: Caps::new(),
-            lease: None,
             sleepers: Sleepers::new(),
             sessions: Sessions::new(),
             clock: 0,

@@ -29,7 +29,6 @@ use crate::context::Payer;
 use crate::lane::Lane;
 use crate::record::NIL;
 use crate::types::{Refusal, State, numbered};
-use alloc::boxed::Box;
 use core::fmt;
 use wavelock_abi::{
     ContextRef, CoroutineRef, Cycles, Frame, LaneId, LeaseRef, SchedulerOperation, SessionId,
@@ -287,17 +286,24 @@ pub(crate) struct Lease {
 
 /// The owner's interface.
 impl Lane {
-    /// Makes the place for a lease. Called again it changes nothing.
+    /// Makes the place for a lease, on a lane with contexts. Called again it changes nothing.
     pub fn reserve_lease(&mut self) {
-        let free = || Box::new(Lease { state: LeaseState::FREE, is_unreported: false });
-        self.lease.get_or_insert_with(free);
+        let free = || Lease { state: LeaseState::FREE, is_unreported: false };
+        if let Some(tier) = &mut self.tier {
+            tier.lease.get_or_insert_with(free);
+        }
+    }
+
+    #[inline]
+    fn lease_place(&mut self) -> Option<&mut Lease> {
+        self.tier.as_mut()?.lease.as_mut()
     }
 
     /// The lane's lease, if it has a place for one.
     #[inline]
     #[must_use]
     pub fn lease(&self) -> Option<&LeaseState> {
-        self.lease.as_ref().map(|lease| &lease.state)
+        self.tier.as_ref()?.lease.as_ref().map(|lease| &lease.state)
     }
 
     #[inline]
@@ -346,12 +352,12 @@ impl Lane {
     pub fn request_lease(&mut self, request: LeaseRequest) -> Result<LeaseRef, LeaseRefusal> {
         let LeaseRequest { name, context, owner, bound, expires_frames, asked } = request;
         let (lane, least) = (self.id, self.least_revocation());
-        let Some(lease) = &self.lease else { return Err(LeaseRefusal::Off { lane }) };
-        let LeaseState { generation, phase, .. } = lease.state;
+        let Some(lease) = self.lease() else { return Err(LeaseRefusal::Off { lane }) };
+        let LeaseState { generation, phase, .. } = *lease;
         if lane == LaneId(0) {
             return Err(LeaseRefusal::Housekeeping);
         }
-        if lease.state.is_live() || phase == LeasePhase::Revoking {
+        if lease.is_live() || phase == LeasePhase::Revoking {
             return Err(LeaseRefusal::Busy { lane, phase });
         }
         if generation >= CoroutineRef::LAST_GENERATION {
@@ -398,7 +404,7 @@ impl Lane {
 
     fn step_lease(&mut self, from: LeasePhase, to: LeasePhase) {
         assert_eq!(self.lease_phase(), from, "the steps of a lease have one order");
-        if let Some(lease) = &mut self.lease {
+        if let Some(lease) = self.lease_place() {
             lease.state.phase = to;
         }
     }
@@ -425,7 +431,7 @@ impl Lane {
         if let Some(tier) = &mut self.tier {
             tier.server.state.active = None;
         }
-        if let Some(Lease { state, .. }) = self.lease.as_deref_mut() {
+        if let Some(Lease { state, .. }) = self.lease_place() {
             (state.began, state.before) = (Some(now), before);
             state.expires =
                 state.expires_frames.map(|frames| Frame(frame.0.saturating_add(frames)));
@@ -435,7 +441,7 @@ impl Lane {
 
     /// Denies a lease that is not active.
     pub fn deny_lease(&mut self, missing: Missing) {
-        if let Some(Lease { state, .. }) = self.lease.as_deref_mut()
+        if let Some(Lease { state, .. }) = self.lease_place()
             && state.is_live()
         {
             (state.phase, state.missing) = (LeasePhase::Denied, Some(missing));
@@ -446,7 +452,7 @@ impl Lane {
     /// over at clock `now`. `false` if there is none to end: ending twice is ending once.
     pub fn end_lease(&mut self, reason: LeaseEnd, asked: Cycles, now: Cycles) -> bool {
         let noise = self.noise();
-        match self.lease.as_deref_mut() {
+        match self.lease_place() {
             Some(Lease { state, .. }) if state.is_live() => {
                 (state.phase, state.ended) = (LeasePhase::Revoking, Some(reason));
                 (state.end_asked, state.end_at) = (asked, now.max(asked));
@@ -471,7 +477,7 @@ impl Lane {
     /// that pays.
     #[inline]
     pub fn lease_ended_itself(&mut self) -> bool {
-        self.lease.as_mut().is_some_and(|lease| core::mem::take(&mut lease.is_unreported))
+        self.lease_place().is_some_and(|lease| core::mem::take(&mut lease.is_unreported))
     }
 
     /// Operations booked since an active lease began that its holder did not cause. Zero, unless
@@ -495,8 +501,8 @@ impl Lane {
 /// Parts of other operations.
 impl Lane {
     fn set_lease(&mut self, state: LeaseState) {
-        if let Some(lease) = &mut self.lease {
-            **lease = Lease { state, is_unreported: false };
+        if let Some(lease) = self.lease_place() {
+            *lease = Lease { state, is_unreported: false };
         }
     }
 
@@ -573,7 +579,7 @@ impl Lane {
     /// The holder caused an operation that was just booked.
     #[inline]
     fn cause(&mut self, operation: SchedulerOperation) {
-        if let Some(Lease { state, .. }) = self.lease.as_deref_mut()
+        if let Some(Lease { state, .. }) = self.lease_place()
             && state.phase == LeasePhase::Active
         {
             state.caused[operation as usize] += 1;
@@ -609,7 +615,7 @@ impl Lane {
     fn end_lease_itself(&mut self, reason: LeaseEnd) {
         let now = Cycles(self.clock);
         if self.end_lease(reason, now, now)
-            && let Some(lease) = &mut self.lease
+            && let Some(lease) = self.lease_place()
         {
             lease.is_unreported = true;
         }

@@ -19,7 +19,7 @@ const NAMED: usize = 16;
 /// The certificate format whose facts had no groups. Its certificates are refused by their version.
 const WITHOUT_GROUPS: u32 = 1;
 
-/// The last certificate format whose facts had no leases. Its certificates are refused the same way.
+/// The last certificate format whose facts had no leases. Its certificates are refused likewise.
 const WITHOUT_LEASES: u32 = 2;
 
 /// The bit of a lane's group number that says whether the group has work.

@@ -30,7 +30,8 @@ const VERSIONS: [(&str, u32); 3] = [
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
 /// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; leases; a
-/// machine that is live; the longest gap of later modules; limits of sessions; functions of the embedder.
+/// machine that is live; the longest gap of later modules; limits of sessions; functions of the
+/// embedder.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;

@@ -892,7 +892,7 @@ impl World {
         self.settle_ended_leases();
     }
 
-    /// A channel got a sender: an active lease of its owner's lane whose wake source it is not ends.
+    /// A channel got a sender: an active lease of its owner ends, unless it is a wake source of it.
     pub(crate) fn lease_is_rewired(&mut self, channel: usize) {
         let owner = self.spec.channels[channel].owner;
         for lease in 0..self.spec.leases.len() {

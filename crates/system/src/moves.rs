@@ -102,8 +102,8 @@ impl World {
         turns_until(self.frame().0) < turns_until(self.frame().0.saturating_add(1))
     }
 
-    /// Of the lanes that are alone in their groups and not leased, the one with the most runnable coroutines and
-    /// the one with the fewest, with their difference, if there is one.
+    /// Of the lanes that are alone in their groups and not leased, the one with the most runnable
+    /// coroutines and the one with the fewest, with their difference, if there is one.
     fn unequal_lanes(&self) -> Option<(u16, u16, u32)> {
         let load = |lane: u16| {
             let population = self.lane_ref(lane).kernel.population();

@@ -1,8 +1,8 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
 //! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60),
-//! that snapshots keep holds (semantics 86),
-//! that senders to a leased lane are its wake sources (semantics 123), that replies arrive in their frame and are part of a
-//! snapshot (semantics 106), and that ends run without interruption.
+//! that snapshots keep holds (semantics 86), that senders to a leased lane are its wake sources
+//! (semantics 123), that replies arrive in their frame and are part of a snapshot (semantics 106),
+//! and that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.

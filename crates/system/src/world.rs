@@ -324,8 +324,8 @@ impl World {
         Ok(self.stage())
     }
 
-    /// Nothing can run in this frame any more: it ends, or the run. A lease that is on its way takes
-    /// a step before, which needs no wave.
+    /// Nothing can run in this frame any more: it ends, or the run. A lease that is on its way
+    /// takes a step before, which needs no wave.
     fn leave_frame(&mut self, sink: &mut dyn Sink) {
         if self.clock() < self.frame_end() && self.advance_leases() {
             return;

@@ -7,6 +7,7 @@
 
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
+use super::leases::LeaseRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -368,6 +369,9 @@ pub struct Summary {
     /// Counted sessions together: the instances of one `[[session]]` with `count`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub services: Vec<ServiceRow>,
+    /// Leases of the description; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub leases: Vec<LeaseRow>,
     /// Bytes of the trace, in `--json` of a run that recorded one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_bytes: Option<u64>,
