@@ -14,7 +14,7 @@
    certificates. There is no premise about grants, groups or planners. *)
 
 From Coq Require Import List Arith NArith Lia Bool.
-From Wavelock Require Import Interleave Certificate Machine Invariants Waves.
+From Wavelock Require Import Interleave Groups Certificate Machine Invariants Waves.
 Import ListNotations.
 
 (* ---- What a machine states ---- *)
@@ -189,17 +189,6 @@ Variable cfg : settings.
 
 (* ---- What a state of the model states ---- *)
 
-(* The first lane of a lane's group. *)
-Definition group_of (nl : nat) (h : list (list nat)) (l : nat) : nat :=
-  match find (fun g => lane_in g l) (groups_of nl h) with
-  | Some g => hd l (todo nl g)
-  | None => l
-  end.
-
-(* The first lane of a session's group; a session without lanes is in no group. *)
-Definition owner_of (nl : nat) (h : list (list nat)) (ls : list nat) : nat :=
-  match filter (fun l => l <? nl) ls with l :: _ => group_of nl h l | [] => nl end.
-
 Definition group_has_work (st : state) (g : nat) : bool :=
   existsb (fun l => Nat.eqb (group_of (length (lanes _ _ st)) (homes _ _ st) l) g &&
                     match nth_error (lanes _ _ st) l with Some x => has_work x | None => false end)
@@ -223,72 +212,10 @@ Definition facts_of (vs ds : nat -> N) (s : span) (st : state) : facts :=
           f_work := group_has_work st g |}) (seq 0 nl);
      a_sessions := y_owners (layout_of vs st) |}.
 
-Lemma nth_map_seq {A} (f : nat -> A) n i x :
-  nth_error (map f (seq 0 n)) i = Some x <-> i < n /\ x = f i.
-Proof.
-  rewrite nth_error_map. split.
-  - destruct (nth_error (seq 0 n) i) as [j|] eqn:E; [|discriminate].
-    intros H. injection H as <-.
-    assert (Hi : i < n).
-    { rewrite <- (seq_length n 0). apply nth_error_Some. congruence. }
-    split; auto. f_equal. rewrite (nth_error_nth' _ 0) in E by (rewrite seq_length; auto).
-    injection E as <-. rewrite seq_nth; auto.
-  - intros [Hi ->]. rewrite (nth_error_nth' _ 0) by (rewrite seq_length; auto).
-    rewrite seq_nth; auto.
-Qed.
-
 Theorem a_state_states_its_layout vs ds s st : states (facts_of vs ds s st) (layout_of vs st).
 Proof.
   split; [reflexivity|]. intros l a H. apply nth_map_seq in H. destruct H as [Hl ->]. cbn.
   split; [apply nth_map_seq; auto|]. split; [apply nth_map_seq; auto|]. reflexivity.
-Qed.
-
-(* Lanes of one group have one first lane. *)
-Lemma group_of_spec nl h l : l < nl -> exists g, In g (groups_of nl h) /\ In l g /\
-  group_of nl h l = hd l (todo nl g).
-Proof.
-  intros Hl. destruct (groups_of_spec nl h) as (_ & G2 & _).
-  destruct (G2 l Hl) as (g & Hg & Hlg & _). unfold group_of.
-  destruct (find (fun g => lane_in g l) (groups_of nl h)) as [g'|] eqn:E.
-  - apply find_some in E. destruct E as [E1 E2]. apply lane_in_spec in E2. eauto.
-  - exfalso. assert (X := find_none _ _ E g Hg). cbn in X.
-    apply lane_in_spec in Hlg. congruence.
-Qed.
-
-Lemma todo_in nl g l : In l g -> l < nl -> In l (todo nl g).
-Proof.
-  intros H1 H2. unfold todo. apply filter_In. split; [apply in_seq; lia|].
-  apply lane_in_spec. auto.
-Qed.
-
-Lemma group_of_together nl h l m : l < nl -> m < nl -> together (groups_of nl h) l m ->
-  group_of nl h l = group_of nl h m.
-Proof.
-  intros Hl Hm (g & Hg & Hlg & Hmg). destruct (groups_of_spec nl h) as (G1 & _).
-  destruct (group_of_spec nl h l Hl) as (gl & A1 & A2 & ->).
-  destruct (group_of_spec nl h m Hm) as (gm & B1 & B2 & ->).
-  assert (U : forall g1 i, In g1 (groups_of nl h) -> In i g1 -> In i g -> g1 = g).
-  { intros g1 i H1 H2 H3. apply In_nth_error in H1. destruct H1 as [a Ha].
-    apply In_nth_error in Hg. destruct Hg as [b Hb].
-    assert (a = b) by (eapply G1; eauto). subst. congruence. }
-  assert (gl = g) by (eapply U; eauto). assert (gm = g) by (eapply U; eauto). subst.
-  assert (T := todo_in nl g l Hlg Hl). destruct (todo nl g); [destruct T|reflexivity].
-Qed.
-
-(* A session that lives on a lane is of that lane's group. *)
-Lemma owner_of_lane nl h i l : In l (nth i h []) -> l < nl ->
-  owner_of nl h (nth i h []) = group_of nl h l.
-Proof.
-  intros Hin Hl. unfold owner_of.
-  destruct (filter (fun l => l <? nl) (nth i h [])) as [|m r] eqn:E.
-  - exfalso. assert (X : In l (filter (fun l => l <? nl) (nth i h []))).
-    { apply filter_In. split; auto. apply Nat.ltb_lt. auto. }
-    rewrite E in X. destruct X.
-  - assert (X : In m (filter (fun l => l <? nl) (nth i h []))) by (rewrite E; left; auto).
-    apply filter_In in X. destruct X as [X1 X2]. apply Nat.ltb_lt in X2.
-    apply group_of_together; auto.
-    destruct (groups_of_spec nl h) as (_ & _ & G3).
-    apply (G3 (nth i h [])); auto. eapply nth_nonempty_in; eauto.
 Qed.
 
 (* An accepted certificate covers the state, whoever wrote it. *)

@@ -1,6 +1,8 @@
-(** Prints what each main theorem of the lane's files assumes: nothing. *)
+(** Prints what each main theorem of the lane's files, and of the machines over it, assumes:
+    nothing. *)
 
-From Wavelock Require Lane Lanes Refill Policies Admission Shipped FairBound ShareBound Confluence.
+From Wavelock Require Lane Lanes Refill Policies Admission Shipped FairBound ShareBound Confluence
+  Changes Systems.
 
 Print Assumptions Lane.step_good.
 Print Assumptions Lane.run_good.
@@ -48,3 +50,17 @@ Print Assumptions Shipped.shipped_is_every_release.
 Print Assumptions Shipped.kernel_terms_valid.
 Print Assumptions Shipped.sporadic_windows.
 Print Assumptions Shipped.shipped_meets_deadlines.
+Print Assumptions Changes.tick_ticks.
+Print Assumptions Changes.moved_close_wave.
+Print Assumptions Systems.round_is_one_step.
+Print Assumptions Systems.rounds_are_transitions.
+Print Assumptions Systems.every_run_is_placed_and_conserved.
+Print Assumptions Systems.step_local.
+Print Assumptions Systems.one_worker_state_for_state.
+Print Assumptions Systems.one_worker_is_canonical.
+Print Assumptions Systems.one_worker_wave_is_canonical.
+Print Assumptions Systems.own_groups_are_canonical.
+Print Assumptions Systems.any_workers_are_canonical.
+Print Assumptions Systems.certified_wave_is_canonical.
+Print Assumptions Systems.certified_run_is_canonical.
+Print Assumptions Systems.workers_do_not_matter.

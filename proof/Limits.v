@@ -7,7 +7,7 @@
    groups that the machine states ([a_splitting_certificate_is_refused]). *)
 
 From Coq Require Import List Arith NArith Bool Lia.
-From Wavelock Require Import Interleave Certificate Machine Waves Acceptance.
+From Wavelock Require Import Interleave Groups Certificate Machine Waves Acceptance.
 Import ListNotations.
 
 (* Guests over one number: a coroutine adds one or doubles it, and ends. *)

@@ -15,6 +15,7 @@
 
 From Coq Require Import List Arith NArith Lia Bool.
 From Wavelock Require Import Interleave.
+From Wavelock Require Groups.
 Import ListNotations.
 Local Open Scope N_scope.
 
@@ -621,18 +622,8 @@ Definition set_history x st := State (lanes st) (sessions st) (homes st) (frame 
 Definition env_of (st : state) : env :=
   Env (length (lanes st)) (homes st) (frame st) (wave st).
 
-Fixpoint mask (vis : nat -> bool) (n : nat) (ss : list session) : view :=
-  match ss with
-  | [] => []
-  | s :: r => (if vis n then Some s else None) :: mask vis (S n) r
-  end.
-
-Fixpoint merge (vis : nat -> bool) (n : nat) (v : view) (ss : list session) : list session :=
-  match ss, v with
-  | s :: r, o :: w =>
-      (if vis n then match o with Some s' => s' | None => s end else s) :: merge vis (S n) w r
-  | ss, _ => ss
-  end.
+Definition mask : (nat -> bool) -> nat -> list session -> view := Groups.mask.
+Definition merge : (nat -> bool) -> nat -> view -> list session -> list session := Groups.merge.
 
 (* A step of lane [me] that sees the sessions [vis]. *)
 Definition step_seeing (vis : nat -> bool) (me : nat) (st : state) : bool * state :=

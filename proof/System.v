@@ -2,9 +2,12 @@
     of crates/system: what it logs is compared with the shipped code event by event.
 
     The rules are those of docs/spec/semantics.md (the numbers in brackets). A lane is the proved
-    model of [Lane]; this file adds what the system keeps beside it. Effects cross lanes in the one
-    order of [15] and waves are run lane by lane; the ways in which the code does the same faster
-    (batches, parcels, groups on threads) have no counterpart here.
+    model of [Lane]; this file adds what the system keeps beside it. [tick] is one transition. In a
+    wave the lanes run in order; a step of a lane has the lane, the sessions of its group and what
+    is constant in a wave ([act_on]). Effects cross lanes in the one order of [15]; the ways in
+        which
+    the code does the same faster (batches, parcels) have no counterpart here. The theorems are in
+    Changes.v and Systems.v, waves of groups on any number of workers among them.
 
     A guest is a list of instructions over a few memory cells and one sum, with the cycles of each
     block given; the harness compiles the same list to WebAssembly. A coroutine stops only at
@@ -13,14 +16,14 @@
 
     Modelled: spawn, join, cancel, detach, exit, faults, yield, sleep, numbers over channels of any
     lane with credits, select, close, channels made by guests, input, output, split sessions,
-    handoff, steal, balance, frames, jumps and deadlock.
+    limits of coroutines and channels, handoff, steal, balance, frames, jumps and deadlock.
     Not modelled: byte messages, calls, contexts, caps, parks and waits for sessions, WASI, limits
-    other than that of coroutines, digests. Nothing is proved of this file.
+    of bytes, digests.
 
-    Elsewhere: guests and their text ([checks/oracle]), extraction (oracle/Extract.v). *)
+    Elsewhere: guests and their text (checks/oracle), extraction (oracle/ExtractSystem.v). *)
 
 From Coq Require Import ZArith List Bool.
-From Wavelock Require Import Lane.
+From Wavelock Require Import Groups Lane.
 From Wavelock Require Lanes.
 Import ListNotations.
 Open Scope Z_scope.
@@ -191,7 +194,9 @@ Record task := Task { k_generation : Z; k_detached : bool; k_lane : Z; k_state :
 
 Record waiting_sender := WaitingSender { q_name : name; q_local : bool; q_message : Z }.
 
-Record wiring := Wiring { x_lanes : list Z; x_home : Z; x_free : Z; x_open : Z }.
+(** [x_touched]: its space is divided anew at the wave's end. *)
+Record wiring := Wiring {
+  x_lanes : list Z; x_home : Z; x_free : Z; x_open : Z; x_touched : bool }.
 
 Record channel := Channel {
   c_capacity : Z; c_queue : list Z;
@@ -204,7 +209,7 @@ Inductive handle := Own_ (index : Z) | Port_ (index : Z).
 Record port := Port { p_channel : place_of_channel; p_home : Z; p_closed : bool }.
 
 Record session := Session {
-  s_lanes : list Z; s_priority : Z; s_weight : Z; s_class : Z; s_pinned : bool;
+  s_priority : Z; s_weight : Z; s_class : Z; s_pinned : bool;
   s_programs : list program;               (** by entry of the table *)
   s_tasks : list task; s_free : list Z; s_occupied : Z; s_live : Z;
   s_channels : list channel; s_ports : list port; s_handles : list handle;
@@ -232,87 +237,106 @@ Record lane_state := LaneState {
   l_outbox : list (Z * effect);            (** last first *)
   l_credits : list credit;
   l_mark : Z;
-  l_fresh : Z }.
+  l_fresh : Z;
+  l_open : bool }.                         (** it has something left to run in this wave *)
 
 Record config := Config {
   f_lanes : Z; f_frame_cycles : Z; f_span_picks : bool; f_span : Z; f_last : Z; f_handoff : bool;
-  f_steal : bool; f_balance : bool; f_coroutines : Z; f_policy : policy }.
+  f_steal : bool; f_balance : bool; f_policy : policy }.
 
-Inductive phase := AtBoundary | InFrame | Done_ (outcome : Z).
+(** In a wave the lanes run in order; [turn] is the one that runs. *)
+Inductive phase := AtBoundary | InFrame | InWave (turn : nat) | Done_ (outcome : Z).
 
-Record world := World {
-  w_config : config;
-  w_lanes : list lane_state;
-  w_groups : list Z;                       (** by lane: the number of lanes of its group *)
-  w_sessions : list session;
-  w_touched : list place_of_channel;
-  w_boundary : list event;                 (** last first *)
-  w_frame : Z; w_next : Z; w_wave : Z;
-  w_inputs : list (Z * Z);                 (** frame, length; to all sessions *)
-  w_sampled : list Z;
-  w_ended : Z;
-  w_phase : phase;
-  w_frames : list (list event * list (list event) * list row) }.  (** last first *)
+(** What belongs to no lane and no session; no step of a lane changes it. *)
+Record outside := Outside {
+  o_config : config;
+  o_groups : list nat;                     (** by lane: the first lane of its group *)
+  o_homes : list (list Z);                 (** by session: its lanes, the home lane first *)
+  o_versions : list N;                     (** by lane: how often its group's sessions changed *)
+  o_limits : list (Z * Z);                 (** by session: coroutines, channels that it makes *)
+  o_boundary : list event;                 (** last first *)
+  o_frame : Z; o_next : Z; o_wave : Z;
+  o_inputs : list (Z * Z);                 (** frame, length; to all sessions *)
+  o_sampled : list Z;
+  o_phase : phase;
+  o_frames : list (list event * list (list event) * list row) }.  (** last first *)
 
-Definition with_lanes v w := World (w_config w) v (w_groups w) (w_sessions w) (w_touched w)
-  (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_sessions v w := World (w_config w) (w_lanes w) (w_groups w) v (w_touched w)
-  (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_touched v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w) v
-  (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_boundary v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) v (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_frame f n w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) f n (w_wave w) (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_wave v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) (w_frame w) (w_next w) v (w_inputs w) (w_sampled w) (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_inputs v s w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) (w_frame w) (w_next w) (w_wave w) v s (w_ended w)
-  (w_phase w) (w_frames w).
-Definition with_ended v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w) v
-  (w_phase w) (w_frames w).
-Definition with_phase v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w)
-  (w_ended w) v (w_frames w).
-Definition with_frames v w := World (w_config w) (w_lanes w) (w_groups w) (w_sessions w)
-  (w_touched w) (w_boundary w) (w_frame w) (w_next w) (w_wave w) (w_inputs w) (w_sampled w)
-  (w_ended w) (w_phase w) v.
+Record world := World { w_lanes : list lane_state; w_sessions : list session; w_out : outside }.
+
+Definition w_config w := o_config (w_out w).
+Definition w_groups w := o_groups (w_out w).
+Definition w_homes w := o_homes (w_out w).
+Definition w_boundary w := o_boundary (w_out w).
+Definition w_frame w := o_frame (w_out w).
+Definition w_next w := o_next (w_out w).
+Definition w_wave w := o_wave (w_out w).
+Definition w_inputs w := o_inputs (w_out w).
+Definition w_sampled w := o_sampled (w_out w).
+Definition w_phase w := o_phase (w_out w).
+Definition w_frames w := o_frames (w_out w).
+
+Definition with_lanes v w := World v (w_sessions w) (w_out w).
+Definition with_sessions v w := World (w_lanes w) v (w_out w).
+Definition on_out (f : outside -> outside) w := World (w_lanes w) (w_sessions w) (f (w_out w)).
+Definition with_homes h v := on_out (fun o => Outside (o_config o) (o_groups o) h v (o_limits o)
+  (o_boundary o) (o_frame o) (o_next o) (o_wave o) (o_inputs o) (o_sampled o) (o_phase o)
+  (o_frames o)).
+Definition with_boundary v := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) v (o_frame o) (o_next o) (o_wave o) (o_inputs o) (o_sampled o)
+  (o_phase o) (o_frames o)).
+Definition with_frame f n := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) (o_boundary o) f n (o_wave o) (o_inputs o) (o_sampled o) (o_phase o)
+  (o_frames o)).
+Definition with_wave v := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) (o_boundary o) (o_frame o) (o_next o) v (o_inputs o) (o_sampled o)
+  (o_phase o) (o_frames o)).
+Definition with_inputs v s := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) (o_boundary o) (o_frame o) (o_next o) (o_wave o) v s (o_phase o)
+  (o_frames o)).
+Definition with_phase v := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) (o_boundary o) (o_frame o) (o_next o) (o_wave o) (o_inputs o)
+  (o_sampled o) v (o_frames o)).
+Definition with_frames v := on_out (fun o => Outside (o_config o) (o_groups o) (o_homes o)
+  (o_versions o) (o_limits o) (o_boundary o) (o_frame o) (o_next o) (o_wave o) (o_inputs o)
+  (o_sampled o) (o_phase o) v).
 
 Definition no_settings : settings := Settings Cooperative 1 false costs_v1.
-Definition no_lane : lane_state := LaneState (new_lane no_settings) [] [] [] 0 0.
+Definition no_lane : lane_state := LaneState (new_lane no_settings) [] [] [] 0 0 false.
 Definition no_session : session :=
-  Session [] 0 1 2 false [] [] [] 0 0 [] [] [] [] [] 0 0 None false 0.
+  Session 0 1 2 false [] [] [] 0 0 [] [] [] [] [] 0 0 None false 0.
 Definition no_channel : channel := Channel 1 [] [] [] [] 0 true None.
 Definition no_task : task := Task 0 false 0 Free.
 
 Definition at_lane (w : world) (i : Z) : lane_state := nth (Z.to_nat i) (w_lanes w) no_lane.
 Definition on_lane (i : Z) (f : lane_state -> lane_state) (w : world) : world :=
   with_lanes (Lanes.set_nth (Z.to_nat i) (f (at_lane w i)) (w_lanes w)) w.
+Definition lanes_of (w : world) (s : Z) : list Z := nth (Z.to_nat s) (w_homes w) [].
+(** The first lane of the group of a lane, and of a session [14]. *)
+Definition group_at (o : outside) (l : nat) : nat := nth l (o_groups o) l.
+Definition owner_at (o : outside) (s : nat) : nat :=
+  group_at o (Z.to_nat (hd 0 (nth s (o_homes o) []))).
+Definition limits_of (w : world) (s : Z) : Z * Z := nth (Z.to_nat s) (o_limits (w_out w)) (0, 0).
 Definition at_session (w : world) (s : Z) : session := nth (Z.to_nat s) (w_sessions w) no_session.
 Definition on_session (s : Z) (f : session -> session) (w : world) : world :=
   with_sessions (Lanes.set_nth (Z.to_nat s) (f (at_session w s)) (w_sessions w)) w.
 
 Definition set_kernel v l :=
-  LaneState v (l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l).
+  LaneState v (l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open l).
 Definition set_credits v l :=
-  LaneState (l_kernel l) (l_log l) (l_outbox l) v (l_mark l) (l_fresh l).
+  LaneState (l_kernel l) (l_log l) (l_outbox l) v (l_mark l) (l_fresh l) (l_open l).
 Definition set_mark v l :=
-  LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) v (l_fresh l).
+  LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) v (l_fresh l) (l_open l).
 Definition log_event e l :=
-  LaneState (l_kernel l) (e :: l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l).
+  LaneState (l_kernel l) (e :: l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open
+      l).
 Definition set_log v l :=
-  LaneState (l_kernel l) v (l_outbox l) (l_credits l) (l_mark l) (l_fresh l).
+  LaneState (l_kernel l) v (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) (l_open l).
 Definition set_outbox v l :=
-  LaneState (l_kernel l) (l_log l) v (l_credits l) (l_mark l) (l_fresh l).
+  LaneState (l_kernel l) (l_log l) v (l_credits l) (l_mark l) (l_fresh l) (l_open l).
 Definition take_fresh l :=
-  LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l + 1).
+  LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l + 1) (l_open l).
+Definition set_open b l :=
+  LaneState (l_kernel l) (l_log l) (l_outbox l) (l_credits l) (l_mark l) (l_fresh l) b.
 Definition on_kernel (f : lane -> lane) l := set_kernel (f (l_kernel l)) l.
 
 Definition log (i : Z) (e : event) (w : world) : world := on_lane i (log_event e) w.
@@ -320,42 +344,38 @@ Definition post (i to : Z) (e : effect) (w : world) : world :=
   on_lane i (fun l => set_outbox ((to, e) :: l_outbox l) l) w.
 Definition emit (e : event) (w : world) : world := with_boundary (e :: w_boundary w) w.
 
-Definition set_tasks v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_tasks v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) v (s_free s) (s_occupied s) (s_live s) (s_channels s) (s_ports s)
   (s_handles s) (s_memory s) (s_input s) (s_output s) (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s).
-Definition set_counts free occupied live_ s := Session (s_lanes s) (s_priority s) (s_weight s)
+Definition set_counts free occupied live_ s := Session (s_priority s) (s_weight s)
   (s_class s) (s_pinned s) (s_programs s) (s_tasks s) free occupied live_ (s_channels s)
   (s_ports s) (s_handles s) (s_memory s) (s_input s) (s_output s) (s_exit s) (s_ended s)
   (s_first_faulted s) (s_unjoined s).
-Definition set_channels v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_channels v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s) v (s_ports s)
   (s_handles s) (s_memory s) (s_input s) (s_output s) (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s).
-Definition set_ports v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_ports v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s) (s_channels s) v
   (s_handles s) (s_memory s) (s_input s) (s_output s) (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s).
-Definition set_handles v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_handles v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s) (s_channels s)
   (s_ports s) v (s_memory s) (s_input s) (s_output s) (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s).
-Definition set_memory v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_memory v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s) (s_channels s)
   (s_ports s) (s_handles s) v (s_input s) (s_output s) (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s).
-Definition set_input v s := Session (s_lanes s) (s_priority s) (s_weight s) (s_class s)
+Definition set_input v s := Session (s_priority s) (s_weight s) (s_class s)
   (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s) (s_channels s)
   (s_ports s) (s_handles s) (s_memory s) v (s_output s) (s_exit s) (s_ended s)
   (s_first_faulted s) (s_unjoined s).
-Definition set_end exit_ ended_ faulted unjoined s := Session (s_lanes s) (s_priority s)
+Definition set_end exit_ ended_ faulted unjoined s := Session (s_priority s)
   (s_weight s) (s_class s) (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s)
   (s_live s) (s_channels s) (s_ports s) (s_handles s) (s_memory s) (s_input s) (s_output s)
   exit_ ended_ faulted unjoined.
-Definition set_home i s := Session (map (fun _ => i) (s_lanes s)) (s_priority s) (s_weight s)
-  (s_class s) (s_pinned s) (s_programs s) (s_tasks s) (s_free s) (s_occupied s) (s_live s)
-  (s_channels s) (s_ports s) (s_handles s) (s_memory s) (s_input s) (s_output s) (s_exit s)
-  (s_ended s) (s_first_faulted s) (s_unjoined s).
 Definition add_unjoined n s := set_end (s_exit s) (s_ended s) (s_first_faulted s)
   (s_unjoined s + n) s.
 
@@ -467,13 +487,11 @@ Definition local_room (w : world) (c : channel) : Z :=
       Z.max 0 (room c - (x_free x - mine))
   end.
 
-(** Its space is divided anew at the wave's end. *)
+Definition set_touched (b : bool) (x : wiring) : wiring :=
+  Wiring (x_lanes x) (x_home x) (x_free x) (x_open x) b.
+
 Definition touch (c : place_of_channel) (w : world) : world :=
-  match c_wiring (channel_at w c) with
-  | None => w
-  | Some _ => if existsb (same_channel c) (w_touched w) then w
-              else with_touched (w_touched w ++ [c]) w
-  end.
+  on_channel c (fun x => set_wiring (option_map (set_touched true) (c_wiring x)) x) w.
 
 Fixpoint find_credit (c : place_of_channel) (l : list credit) : option credit :=
   match l with
@@ -606,7 +624,8 @@ Definition sender_left (i : Z) (c : place_of_channel) (w : world) : world :=
   | None => w
   | Some x =>
       let n := x_open x - 1 in
-      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes x) (x_home x) (x_free x) n))) w in
+      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes x) (x_home x) (x_free x) n
+          (x_touched x)))) w in
       if n =? 0 then close_channel i c w1 else w1
   end.
 
@@ -643,8 +662,8 @@ Definition verdict (s : session) : Z :=
 Definition end_session_ (i s : Z) (w : world) : world :=
   let x := at_session w s in
   let out := verdict x in
-  let w1 := with_ended (w_ended w + 1) (on_session s (fun t =>
-              set_end (s_exit t) (Some out) (s_first_faulted t) (s_unjoined t) t) w) in
+  let w1 := on_session s (fun t =>
+              set_end (s_exit t) (Some out) (s_first_faulted t) (s_unjoined t) t) w in
   let w2 := log i [15; s; out; s_exit x mod two32] w1 in
   let w3 := fold_left (fun w k => close_channel i (s, k) w)
               (numbers_below (length (s_channels x))) w2 in
@@ -718,19 +737,13 @@ Definition cancel_task (i s slot : Z) (w : world) : world :=
 (** What an operation did: the call returns a value; the slice ends; the coroutine ends. *)
 Inductive done :=
 | Value (v : Z)
-| Stops (o : outcome) (code : Z)
+| Stops (o : outcome)
 | Exits (v : Z)
 | Unpaid.
 
-Definition stop_code_of (r : block_reason) : Z :=
-  match r with
-  | ChannelSend => 2 | ChannelReceive => 3 | Select => 4 | Join => 5 | Input => 6 | OtherLane => 7
-  | Reply => 16 | Park => 18 | OtherSession => 19
-  end.
-
 Definition block_on (i s slot : Z) (x : wait_state) (r : block_reason) (a b : Z) (w : world)
     : done * world :=
-  (Stops (Blocks r) (stop_code_of r),
+  (Stops (Blocks r),
    log i [5; code_of_reason r; a; b] (on_session s (on_live slot (set_wait x)) w)).
 
 Definition handle_of (s : session) (h : Z) : option handle :=
@@ -920,13 +933,13 @@ Definition insert_task (lane_ : Z) (x : live) (s : session) : session :=
 Definition spawn_op (i s e : Z) (on : option Z) (w : world) : done * world :=
   let x := at_session w s in
   let target := match on with None => i | Some l => l end in
-  if match on with None => false | Some l => negb (memb l (s_lanes x)) end
+  if match on with None => false | Some l => negb (memb l (lanes_of w s)) end
   then (Value e_denied, w)
   else
     match (if e <? 0 then None else nth_error (s_programs x) (Z.to_nat e)) with
     | None => (Value e_invalid, w)
     | Some p =>
-        if f_coroutines (w_config w) <=? s_occupied x then (Value e_limit, w)
+        if fst (limits_of w s) <=? s_occupied x then (Value e_limit, w)
         else
           let slot := next_slot x in
           let '(k, w1) := if target =? i
@@ -1011,6 +1024,8 @@ Definition make_op (i s capacity : Z) (w : world) : done * world :=
   else
     let x := at_session w s in
     let k := count (s_channels x) in
+    if snd (limits_of w s) <=? k then (Value e_limit, w)
+    else
     let w1 := on_session s (fun t =>
                 set_handles (s_handles t ++ [Own_ k])
                   (set_channels (s_channels t ++ [Channel capacity [] [] [] [] 0 false None]) t))
@@ -1038,10 +1053,10 @@ Definition frame_end_of (w : world) : Z := (w_frame w + 1) * f_frame_cycles (w_c
 Definition perform (i s slot began : Z) (o : op) (vs : list Z) (w : world) : done * world :=
   let v := nth 0 vs 0 in
   match o with
-  | OYield => (Stops Yielded 0, w)
+  | OYield => (Stops Yielded, w)
   | OSleep n =>
-      if n <=? 0 then (Stops Yielded 0, w)
-      else (Stops (Slept (w_frame w + n)) 1, log i [4; n] w)
+      if n <=? 0 then (Stops Yielded, w)
+      else (Stops (Slept (w_frame w + n)), log i [4; n] w)
   | OSpawn e => spawn_op i s e None w
   | OSpawnOn e l => spawn_op i s e (Some l) w
   | OJoin _ to => join_op i s slot v to w
@@ -1069,7 +1084,7 @@ Definition perform (i s slot began : Z) (o : op) (vs : list Z) (w : world) : don
 Inductive flow :=
 | Goes
 | NoCycles
-| StopsWith (o : outcome) (code : Z)
+| StopsWith (o : outcome)
 | ExitsWith (v : Z)
 | FaultsNow.
 
@@ -1089,7 +1104,7 @@ Definition host_operation (i s slot began : Z) (o : op) (w : world) : flow * wor
   let '(d, w1) := perform i s slot began o vs w0 in
   match d with
   | Value v => (Goes, resume_with s slot v w1)
-  | Stops out code => (StopsWith out code, w1)
+  | Stops out => (StopsWith out, w1)
   | Exits v => (ExitsWith v, on_session s (note_exit slot v) w1)
   | Unpaid => (NoCycles, w1)
   end.
@@ -1153,6 +1168,12 @@ Fixpoint run_slice (fuel : nat) (i s slot began : Z) (w : world) : flow * world 
       end
   end.
 
+Definition wait_code (r : block_reason) : Z :=
+  match r with
+  | ChannelSend => 2 | ChannelReceive => 3 | Select => 4 | Join => 5 | Input => 6 | OtherLane => 7
+  | Reply => 16 | Park => 18 | OtherSession => 19
+  end.
+
 (** The bound that a slice out of cycles reached [25]. *)
 Definition reached (why : limit) (bound used : Z) (l : lane) : Z :=
   match why with
@@ -1162,50 +1183,85 @@ Definition reached (why : limit) (bound used : Z) (l : lane) : Z :=
       if used <? bound then if frame_end l <=? now l + used then 13 else 15 else 14
   end.
 
+(** Why a step ended, in its event: 128 and this. *)
+Definition stop_code (o : outcome) (cycles : Z) : Z :=
+  match o with
+  | Yielded => 0 | Slept _ => 1 | Blocks r => wait_code r | Finished => 8 | Faulted => 9
+  | OutOfCycles => cycles
+  end.
+
+Definition outcome_of (f : flow) : outcome :=
+  match f with
+  | Goes | NoCycles => OutOfCycles
+  | StopsWith o => o
+  | ExitsWith _ => Finished
+  | FaultsNow => Faulted
+  end.
+
+(** Once the step is in the log: the end of a coroutine. *)
+Definition after_step (i s slot : Z) (r : option reference) (f : flow) (w : world) : world :=
+  let w1 := on_lane i (fun l => set_mark (now (l_kernel l)) l) w in
+  let w2 := match r with
+            | Some r => on_lane i (on_kernel (fun l => snd (reap l r))) w1
+            | None => w1
+            end in
+  match f with
+  | ExitsWith v => end_task i s slot finished v w2
+  | FaultsNow => end_task i s slot faulted 0 w2
+  | _ => w1
+  end.
+
 Definition close_slice (i s slot began overhead_ bound : Z) (why : limit) (f : flow) (w : world)
     : world :=
   let used := used_by w s slot - began in
   let r := match live_at (at_session w s) slot with Some x => kernel x | None => None end in
   let l := l_kernel (at_lane w i) in
-  let '(out, code) :=
-    match f with
-    | Goes | NoCycles => (OutOfCycles, reached why bound used l)
-    | StopsWith o c => (o, c)
-    | ExitsWith _ => (Finished, 8)
-    | FaultsNow => (Faulted, 9)
-    end in
+  let out := outcome_of f in
+  let code := stop_code out (reached why bound used l) in
   let w1 := on_lane i (on_kernel (fun l => snd (stop l used out))) w in
-  let w2 := log i [128 + code; s; slot; overhead_; used] w1 in
-  let w3 := on_lane i (fun l => set_mark (now (l_kernel l)) l) w2 in
-  let reaped := match r with
-                | Some r => on_lane i (on_kernel (fun l => snd (reap l r))) w3
-                | None => w3
-                end in
-  match f with
-  | ExitsWith v => end_task i s slot finished v reaped
-  | FaultsNow => end_task i s slot faulted 0 reaped
-  | _ => w3
-  end.
+  after_step i s slot r f (log i [128 + code; s; slot; overhead_; used] w1).
 
-(** One step of a lane; [false] if the wave has none left. *)
-Definition step (i : Z) (w : world) : bool * world :=
-  match dispatch (l_kernel (at_lane w i)) with
-  | (Done (Run r bound why _ _), l) =>
-      let w1 := on_lane i (set_kernel l) w in
-      let t := match record_of l (fst r) with Some c => tag c | None => 0 end in
-      let '(s, slot) := (Z.shiftr t 32, t mod two32) in
-      let overhead_ := now l - l_mark (at_lane w1 i) in
-      let began := used_by w1 s slot in
-      let '(f, w2) := run_slice 1000%nat i s slot began (finish_wait s slot w1) in
-      (true, close_slice i s slot began overhead_ bound why f w2)
-  | (_, l) => (false, on_lane i (set_kernel l) w)
-  end.
+(** One step of lane [i]; [false] if the wave has none left. *)
+Definition run_step (i : Z) (w : world) : bool * world :=
+  if l_open (at_lane w i) then
+    match dispatch (l_kernel (at_lane w i)) with
+    | (Done (Run r bound why _ _), l) =>
+        let w1 := on_lane i (set_kernel l) w in
+        let t := match record_of l (fst r) with Some c => tag c | None => 0 end in
+        let '(s, slot) := (Z.shiftr t 32, t mod two32) in
+        let overhead_ := now l - l_mark (at_lane w1 i) in
+        let began := used_by w1 s slot in
+        let '(f, w2) := run_slice 1000%nat i s slot began (finish_wait s slot w1) in
+        (true, close_slice i s slot began overhead_ bound why f w2)
+    | (_, l) => (false, on_lane i (fun x => set_open false (set_kernel l x)) w)
+    end
+  else (false, w).
 
-Fixpoint run_lane (fuel : nat) (i : Z) (w : world) : world :=
-  match fuel with
-  | O => w
-  | S k => match step i w with (true, w1) => run_lane k i w1 | (false, w1) => w1 end
-  end.
+(** Which lane's turn it is in the canonical order is not known to a runner. *)
+Definition without_turn (o : outside) : outside :=
+  Outside (o_config o) (o_groups o) (o_homes o) (o_versions o) (o_limits o) (o_boundary o)
+    (o_frame o) (o_next o) (o_wave o) (o_inputs o) (o_sampled o) (InWave 0) (o_frames o).
+
+(** What the runner of lane [me] has: the lane, the sessions it was handed, and what is constant in
+    a wave; of the other lanes and sessions it has nothing. *)
+Definition act_on (o : outside) (lanes me : nat) (l : lane_state) (v : list (option session))
+    : bool * (lane_state * list (option session)) :=
+  let handed e := match e with Some s => s | None => no_session end in
+  let i := Z.of_nat me in
+  let w := World (Lanes.set_nth me l (repeat no_lane lanes)) (map handed v) (without_turn o) in
+  let '(b, w) := run_step i w in
+  (b, (at_lane w i, map Some (w_sessions w))).
+
+Definition put (ls : list lane_state) (ss : list session) (w : world) : world :=
+  World ls ss (w_out w).
+
+Definition step_seeing : (nat -> bool) -> nat -> world -> bool * world :=
+  Groups.step_seeing world lane_state session outside w_lanes w_sessions w_out put act_on.
+
+(** A lane sees the sessions of its group. *)
+Definition sees (o : outside) (me s : nat) : bool := Nat.eqb (owner_at o s) (group_at o me).
+
+Definition step (me : nat) (w : world) : bool * world := step_seeing (sees (w_out w) me) me w.
 
 (** ** The end of a wave [15, 23, 27] *)
 
@@ -1265,7 +1321,7 @@ Fixpoint exchange (fuel : nat) (w : world) : world :=
       else exchange k (fold_left (fun w i => drain i w) (all_lanes w) w)
   end.
 
-Definition home_of (w : world) (s : Z) : Z := hd 0 (s_lanes (at_session w s)).
+Definition home_of (w : world) (s : Z) : Z := hd 0 (lanes_of w s).
 
 Definition answer_across (n : name) (a : wait_state) (w : world) : world :=
   let '(s, slot, _) := n in
@@ -1293,7 +1349,8 @@ Definition divide (c : place_of_channel) (w : world) : world :=
   | None => w
   | Some y =>
       let n := room x in
-      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes y) (x_home y) n (x_open y)))) w in
+      let w1 := on_channel c (set_wiring (Some (Wiring (x_lanes y) (x_home y) n (x_open y)
+          (x_touched y)))) w in
       fold_left (fun w i =>
         if i =? x_home y then w
         else on_lane i (on_credit c (fun d =>
@@ -1301,27 +1358,38 @@ Definition divide (c : place_of_channel) (w : world) : world :=
         (x_lanes y) w1
   end.
 
-Definition channel_key (c : place_of_channel) : Z := fst c * two32 + snd c.
+Definition is_touched (c : channel) : bool :=
+  match c_wiring c with Some x => x_touched x | None => false end.
+
+(** In the order of session and index. *)
+Definition touched (w : world) : list place_of_channel :=
+  flat_map (fun s => map (pair s) (filter (fun k => is_touched (channel_at w (s, k)))
+                                     (numbers_below (length (s_channels (at_session w s))))))
+    (numbers_below (length (w_sessions w))).
+
+Definition untouch (w : world) (c : place_of_channel) : world :=
+  on_channel c (fun x => set_wiring (option_map (set_touched false) (c_wiring x)) x) w.
 
 Definition settle_touched (w : world) : world :=
   fold_left (fun w c => divide c (admit_across (S (length (c_senders (channel_at w c)))) c w))
-    (sort_by channel_key (w_touched w)) (with_touched [] w).
+    (touched w) (fold_left untouch (touched w) w).
 
 Fixpoint settle (fuel : nat) (w : world) : world :=
   match fuel with
   | O => w
   | S k =>
       let w1 := exchange 100 w in
-      match w_touched w1 with [] => w1 | _ => settle k (settle_touched w1) end
+      match touched w1 with [] => w1 | _ => settle k (settle_touched w1) end
   end.
 
 (** ** Steal [14] *)
 
-Definition is_alone (w : world) (i : Z) : bool := nth (Z.to_nat i) (w_groups w) 1 =? 1.
+Definition is_alone (w : world) (i : Z) : bool :=
+  let g := group_at (w_out w) (Z.to_nat i) in
+  count (filter (fun l => Nat.eqb (group_at (w_out w) l) g) (seq 0 (length (w_lanes w)))) =? 1.
 
 Definition is_banned (w : world) (s : Z) : bool :=
-  let x := at_session w s in
-  (1 <? count (s_lanes x)) || s_pinned x.
+  (1 <? count (lanes_of w s)) || s_pinned (at_session w s).
 
 (** The session that a lane offers: as [Lanes.offer], with any ban. *)
 Definition offer (w : world) (l : lane) (round : Z) : option Z :=
@@ -1381,9 +1449,9 @@ Definition sorted_lanes (l : list Z) : list Z := Lanes.distinct (sort_by (fun x 
 
 (** The lanes of the sessions with a port to a channel. *)
 Definition senders_lanes (w : world) (c : place_of_channel) : list Z :=
-  sorted_lanes (flat_map (fun s =>
-    if existsb (fun p => same_channel (p_channel p) c) (s_ports s) then s_lanes s else [])
-    (w_sessions w)).
+  sorted_lanes (flat_map (fun e =>
+    if existsb (fun p => same_channel (p_channel p) c) (s_ports (snd e)) then fst e else [])
+    (combine (w_homes w) (w_sessions w))).
 
 Definition set_credit (c : place_of_channel) (d : credit) (l : lane_state) : lane_state :=
   match find_credit c (l_credits l) with
@@ -1405,13 +1473,23 @@ Definition rewire (w : world) (c : place_of_channel) : world :=
       let w2 := with_sessions (map (fun s => set_ports (map (fun p =>
                   if same_channel (p_channel p) c then Port c home (p_closed p) else p)
                   (s_ports s)) s) (w_sessions w1)) w1 in
-      let w3 := on_channel c (set_wiring (Some (Wiring lanes home (x_free y) (x_open y)))) w2 in
+      let w3 := on_channel c (set_wiring (Some (Wiring lanes home (x_free y) (x_open y) (x_touched
+          y)))) w2 in
       let is_local q := let '(s, slot, _) := q_name q in
                         k_lane (task_at (at_session w3 s) slot) =? home in
       on_channel c (fun z => set_senders (map (fun e =>
         (fst e, WaitingSender (q_name (snd e)) (is_local (snd e)) (q_message (snd e))))
         (c_senders z)) z) w3
   end.
+
+(** The sessions of its old and its new group change. *)
+Definition rehome (s to : Z) (w : world) : world :=
+  let o := w_out w in
+  let homes := Lanes.set_nth (Z.to_nat s) (map (fun _ => to) (lanes_of w s)) (o_homes o) in
+  let is_changed l := Nat.eqb l (group_at o (Z.to_nat to)) || Nat.eqb l (owner_at o (Z.to_nat s)) in
+  let version l := nth l (o_versions o) 0%N in
+  with_homes homes (map (fun l => if is_changed l then N.succ (version l) else version l)
+                      (seq 0 (length (w_lanes w)))) w.
 
 Definition move_session (s from to : Z) (stolen : bool) (w : world) : world :=
   let l := l_kernel (at_lane w from) in
@@ -1420,8 +1498,7 @@ Definition move_session (s from to : Z) (stolen : bool) (w : world) : world :=
   let w1 := on_lane to (on_kernel (fun l => if stolen then book OSteal l else l)) w in
   let '(g, k) := depart_session (l_kernel (at_lane w1 from)) s in
   let w2 := on_lane to (on_kernel (receive_session s g)) (on_lane from (set_kernel k) w1) in
-  let w3 := on_session s (set_home to)
-              (fold_left (carry_one from to stolen) movers w2) in
+  let w3 := rehome s to (fold_left (carry_one from to stolen) movers w2) in
   let x := at_session w3 s in
   let channels := map (fun k => (s, k)) (numbers_below (length (s_channels x)))
                   ++ map p_channel (s_ports x) in
@@ -1442,7 +1519,8 @@ Definition close_wave (w : world) : world :=
   let t := latest w in
   let w1 := with_lanes (map (on_kernel (fun l => align l t)) (w_lanes w)) w in
   let w2 := settle 100 (with_wave (w_wave w1 + 1) w1) in
-  if f_steal (w_config w2) then fold_left steal_for (all_lanes w2) w2 else w2.
+  with_phase InFrame
+    (if f_steal (w_config w2) then fold_left steal_for (all_lanes w2) w2 else w2).
 
 (** ** Balance, at a frame's end [14] *)
 
@@ -1536,14 +1614,13 @@ Definition any_work (w : world) : bool := existsb (fun l => has_work (l_kernel l
 Definition begin_wave_on (sp : span) (l : lane_state) : lane_state :=
   if has_work (l_kernel l) then
     let t := now (l_kernel l) in
-    on_kernel (fun k => begin_wave k sp) (log_event [1; t] (set_mark t l))
+    on_kernel (fun k => begin_wave k sp) (log_event [1; t] (set_mark t (set_open true l)))
   else l.
 
-Definition run_wave (fuel : nat) (w : world) : world :=
+Definition begin_wave_all (w : world) : world :=
   let sp := if f_span_picks (w_config w) then Picks (f_span (w_config w))
             else Until (latest w + f_span (w_config w)) in
-  let w1 := with_lanes (map (begin_wave_on sp) (w_lanes w)) w in
-  close_wave (fold_left (fun w i => run_lane fuel i w) (all_lanes w1) w1).
+  with_phase (InWave 0) (with_lanes (map (begin_wave_on sp) (w_lanes w)) w).
 
 Definition sample (n : Z) (w : world) (s : Z) : world :=
   let w1 := emit [33; s; n] w in
@@ -1634,24 +1711,56 @@ Definition is_stalled (w : world) : bool :=
     (w_lanes w)
   && match w_inputs w with [] => true | _ => false end.
 
-Definition advance (fuel : nat) (w : world) : world :=
+Definition is_over (w : world) : bool :=
+  forallb (fun s => match s_ended s with Some _ => true | None => false end) (w_sessions w).
+
+(** One transition; [true] if it was a step of a lane. *)
+Definition tick (w : world) : bool * world :=
   match w_phase w with
-  | Done_ _ => w
-  | AtBoundary => begin_frame_all w
+  | Done_ _ => (false, w)
+  | AtBoundary => (false, begin_frame_all w)
+  | InWave turn =>
+      if Nat.ltb turn (length (w_lanes w)) then
+        match step turn w with
+        | (true, w1) => (true, w1)
+        | (false, w1) => (false, with_phase (InWave (S turn)) w1)
+        end
+      else (false, close_wave w)
   | InFrame =>
-      if w_ended w =? count (w_sessions w) then end_run 0 0 w
-      else if (latest w <? frame_end_of w) && any_work w then run_wave fuel w
-      else if is_stalled w && (0 <? waiting_count w) then end_run 2 (waiting_count w) w
-      else end_frame_all w
+      (false,
+       if is_over w then end_run 0 0 w
+       else if (latest w <? frame_end_of w) && any_work w then begin_wave_all w
+       else if is_stalled w && (0 <? waiting_count w) then end_run 2 (waiting_count w) w
+       else end_frame_all w)
   end.
+
+(** A canonical round: transitions until a step was made or the run is over; [None] if [fuel]
+    transitions do not suffice. *)
+Fixpoint round (fuel : nat) (w : world) : option (bool * world) :=
+  match fuel with
+  | O => None
+  | S k =>
+      match w_phase w with
+      | Done_ _ => Some (false, w)
+      | _ => match tick w with
+             | (true, w1) => Some (true, w1)
+             | (false, w1) => round k w1
+             end
+      end
+  end.
+
+Fixpoint run (fuel : nat) (w : world) : world :=
+  match fuel with O => w | S k => run k (snd (tick w)) end.
 
 (** ** Loading *)
 
 (** A session of the manifest: lanes with the home lane first, priority, weight, class, whether it
-    is pinned, its main function and the entries of its table, and its ports' channels. *)
+    is pinned, its main function and the entries of its table, its ports' channels and its limits.
+        *)
 Record plan := Plan {
   n_lanes : list Z; n_priority : Z; n_weight : Z; n_class : Z; n_pinned : bool;
-  n_main : program; n_entries : list program; n_ports : list Z }.
+  n_main : program; n_entries : list program; n_ports : list Z;
+  n_coroutines : Z; n_channels : Z }.      (** at most so many of each *)
 
 (** A wired channel: owner and capacity. *)
 Record wire := Wire { v_owner : Z; v_capacity : Z }.
@@ -1678,7 +1787,7 @@ Fixpoint ports_of (me : Z) (ids : list place_of_channel) (ns : list Z) (seen : l
 
 Definition load_session (homes : list Z) (ids : list place_of_channel) (cs : list wire)
     (all : list (list place_of_channel)) (lanes_of : list (list Z)) (me : Z) (p : plan)
-    (groups_len : list Z) : session :=
+    : session :=
   let mine := filter (fun e => fst (fst e) =? me) (combine ids cs) in
   let senders c := filter (fun e => existsb (same_channel c) (snd e))
                      (combine lanes_of all) in
@@ -1689,17 +1798,17 @@ Definition load_session (homes : list Z) (ids : list place_of_channel) (cs : lis
       match from with
       | [] => None
       | _ => Some (Wiring (sorted_lanes (flat_map fst from)) (hd 0 (n_lanes p))
-                     (v_capacity (snd e)) (count from))
+                     (v_capacity (snd e)) (count from) false)
       end) mine in
   let ports := map (fun c => Port c (nth (Z.to_nat (fst c)) homes 0) false)
                  (nth (Z.to_nat me) all []) in
-  Session (n_lanes p) (n_priority p) (n_weight p) (n_class p) (n_pinned p) (n_entries p)
+  Session (n_priority p) (n_weight p) (n_class p) (n_pinned p) (n_entries p)
     [] [] 0 0 channels ports
     (map Own_ (numbers_below (length channels)) ++ map Port_ (numbers_below (length ports)))
     (repeat 0 cells) [] 0 0 None false 0.
 
 Definition publish_first (ps : list plan) (w : world) (s : Z) : world :=
-  let p := nth (Z.to_nat s) ps (Plan [] 0 1 2 false [] [] []) in
+  let p := nth (Z.to_nat s) ps (Plan [] 0 1 2 false [] [] [] 0 0) in
   let i := hd 0 (n_lanes p) in
   let '(r, w1) := publish i s 0 w in
   on_session s (insert_task i (Live (Some r) WNone [] (start_guest (n_main p) 0))) w1.
@@ -1714,15 +1823,18 @@ Definition load_credits (w : world) : world :=
       end) (numbers_below (length (s_channels (at_session w s)))) w)
     (numbers_below (length (w_sessions w))) w.
 
-Definition load (c : config) (groups : list Z) (ps : list plan) (cs : list wire)
-    (inputs : list (Z * Z)) : world :=
+Definition load (c : config) (ps : list plan) (cs : list wire) (inputs : list (Z * Z)) : world :=
   let ids := channel_ids cs [] in
-  let homes := map (fun p => hd 0 (n_lanes p)) ps in
+  let lanes := map n_lanes ps in
   let names := numbers_below (length ps) in
   let all := map (fun e => ports_of (fst e) ids (n_ports (snd e)) []) (combine names ps) in
-  let ss := map (fun e => load_session homes ids cs all (map n_lanes ps) (fst e) (snd e) groups)
+  let ss := map (fun e => load_session (map (hd 0) lanes) ids cs all lanes (fst e) (snd e))
               (combine names ps) in
   let k := new_lane (Settings (f_policy c) (f_frame_cycles c) (f_handoff c) costs_v1) in
-  let ls := repeat (LaneState k [] [] [] 0 0) (Z.to_nat (f_lanes c)) in
-  let w := World c ls groups ss [] [] 0 0 0 inputs [] 0 AtBoundary [] in
+  let n := Z.to_nat (f_lanes c) in
+  let limits := map (fun e => (n_coroutines (fst e),
+                       n_channels (fst e) + count (s_channels (snd e)))) (combine ps ss) in
+  let groups := map (group_of n (map (map Z.to_nat) lanes)) (seq 0 n) in
+  let w := World (repeat (LaneState k [] [] [] 0 0 false) n) ss
+             (Outside c groups lanes (repeat 1%N n) limits [] 0 0 0 inputs [] AtBoundary []) in
   load_credits (fold_left (publish_first ps) names w).

@@ -13,7 +13,7 @@
    In both, every complete interleaving ends in the canonical state, logs included. *)
 
 From Coq Require Import List Arith NArith Lia Bool Permutation.
-From Wavelock Require Import Interleave Certificate Machine Invariants Parcels.
+From Wavelock Require Import Interleave Groups Certificate Machine Invariants Parcels.
 Import ListNotations.
 
 Section Waves.
@@ -31,139 +31,34 @@ Notation step_seeing := (step_seeing mem co slice choose cfg).
 Notation step := (step mem co slice choose cfg).
 Notation tick := (tick mem co slice choose cfg).
 
-(* ---- The machine as a store of lanes and sessions ---- *)
+(* ---- The machine as lanes, sessions and what a wave does not change ---- *)
 
-Definition position := (nat + nat)%type.
+Definition rest (st : state) :=
+  (homes _ _ st, frame _ _ st, wave _ _ st, phase _ _ st, history _ _ st).
 
-Definition get (st : state) (p : position) : option (lane + session) :=
-  match p with
-  | inl i => option_map inl (nth_error (lanes _ _ st) i)
-  | inr i => option_map inr (nth_error (sessions _ _ st) i)
-  end.
+Definition put (ls : list lane) (ss : list session) (st : state) : state :=
+  set_sessions _ _ ss (set_lanes _ _ ls st).
 
-Definition shape (st : state) :=
-  (length (lanes _ _ st), length (sessions _ _ st), homes _ _ st, frame _ _ st,
-   wave _ _ st, phase _ _ st, history _ _ st).
+Definition act (r : list (list nat) * N * N * phase_t * list event) (n me : nat) (l : lane)
+  (v : view) : bool * (lane * view) :=
+  lane_step _ _ slice choose cfg
+    (Env n (fst (fst (fst (fst r)))) (snd (fst (fst (fst r)))) (snd (fst (fst r)))) me l v.
 
-Lemma nth_ext {A} : forall l m : list A,
-  (forall i, nth_error l i = nth_error m i) -> l = m.
+Lemma parts (a b : state) :
+  lanes _ _ a = lanes _ _ b -> sessions _ _ a = sessions _ _ b -> rest a = rest b -> a = b.
 Proof.
-  induction l as [|a l IH]; intros [|b m] H; auto.
-  - specialize (H 0). discriminate.
-  - specialize (H 0). discriminate.
-  - f_equal.
-    + specialize (H 0). cbn in H. congruence.
-    + apply IH. intros i. apply (H (S i)).
+  destruct a, b. unfold rest. cbn. intros -> -> H. injection H as -> -> -> -> ->. auto.
 Qed.
 
-Lemma get_ext (c d : state) : shape c = shape d -> (forall p, get c p = get d p) -> c = d.
-Proof.
-  destruct c, d. unfold shape; cbn. intros Hs Hg. injection Hs as _ _ -> -> -> -> ->.
-  f_equal; apply nth_ext; intros i.
-  - specialize (Hg (inl i)). cbn in Hg.
-    destruct (nth_error lanes i), (nth_error lanes0 i); cbn in Hg; congruence.
-  - specialize (Hg (inr i)). cbn in Hg.
-    destruct (nth_error sessions i), (nth_error sessions0 i); cbn in Hg; congruence.
-Qed.
-
-Lemma mask_nth vis ss : forall n i,
-  nth_error (mask mem co vis n ss) i =
-  option_map (fun s => if vis (n + i) then Some s else None) (nth_error ss i).
-Proof.
-  induction ss as [|s ss IH]; intros n i; destruct i; cbn; auto.
-  - rewrite Nat.add_0_r. auto.
-  - rewrite IH, Nat.add_succ_r. auto.
-Qed.
-
-Lemma merge_nth vis ss : forall n v i,
-  nth_error (merge mem co vis n v ss) i =
-  match nth_error ss i with
-  | None => None
-  | Some s => Some (if vis (n + i) then match nth_error v i with Some (Some s') => s' | _ => s end
-                    else s)
-  end.
-Proof.
-  induction ss as [|s ss IH]; intros n v i; cbn.
-  - destruct i, v; reflexivity.
-  - destruct v as [|o v].
-    + destruct i; cbn; [destruct (vis _); auto|].
-      destruct (nth_error ss i); auto. destruct (vis _); auto.
-    + destruct i; cbn.
-      * rewrite Nat.add_0_r. destruct (vis n); auto; destruct o; auto.
-      * rewrite IH, Nat.add_succ_r. auto.
-Qed.
-
-Lemma merge_length vis ss : forall n v, length (merge mem co vis n v ss) = length ss.
-Proof.
-  induction ss as [|s ss IH]; intros n v; destruct v; cbn; auto.
-Qed.
-
-Definition foot (vis : nat -> bool) (me : nat) : position -> bool :=
-  fun p => match p with inl i => Nat.eqb i me | inr i => vis i end.
+Notation generic f := (f state lane session _ (lanes _ _) (sessions _ _) rest put).
 
 (* A step touches its lane and the sessions it sees, and depends on nothing else. *)
-Theorem step_local vis me : local _ _ _ _ get shape (foot vis me) (step_seeing vis me).
-Proof.
-  unfold Machine.step_seeing. split; [split|].
-  - intros c. destruct (nth_error (lanes _ _ c) me) as [l|]; auto.
-    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. unfold shape; cbn.
-    rewrite upd_length, merge_length. auto.
-  - intros c p Hp. destruct (nth_error (lanes _ _ c) me) as [l|]; auto.
-    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. destruct p as [i|i]; cbn in *.
-    + rewrite nth_upd. apply Nat.eqb_neq in Hp. destruct (Nat.eqb_spec me i); [congruence|auto].
-    + rewrite merge_nth. cbn. rewrite Hp. destruct (nth_error (sessions _ _ c) i); auto.
-  - intros c d [Hs Hg].
-    assert (Hl : nth_error (lanes _ _ c) me = nth_error (lanes _ _ d) me).
-    { specialize (Hg (inl me)). cbn in Hg. rewrite Nat.eqb_refl in Hg. specialize (Hg eq_refl).
-      destruct (nth_error (lanes _ _ c) me), (nth_error (lanes _ _ d) me); cbn in Hg; congruence. }
-    assert (Hss : forall i, vis i = true ->
-       nth_error (sessions _ _ c) i = nth_error (sessions _ _ d) i).
-    { intros i Hi. specialize (Hg (inr i) Hi). cbn in Hg.
-      destruct (nth_error (sessions _ _ c) i), (nth_error (sessions _ _ d) i); cbn in Hg;
-          congruence. }
-    assert (Hslen : length (sessions _ _ c) = length (sessions _ _ d))
-      by (unfold shape in Hs; congruence).
-    assert (Hmask : mask mem co vis 0 (sessions _ _ c) = mask mem co vis 0 (sessions _ _ d)).
-    { apply nth_ext. intros i. rewrite !mask_nth. cbn.
-      destruct (vis i) eqn:Ei.
-      - rewrite (Hss i Ei). auto.
-      - destruct (nth_error (sessions _ _ c) i) eqn:E1, (nth_error (sessions _ _ d) i) eqn:E2; auto.
-        + apply nth_error_None in E2. assert (i < length (sessions _ _ c))
-            by (apply nth_error_Some; congruence). lia.
-        + apply nth_error_None in E1. assert (i < length (sessions _ _ d))
-            by (apply nth_error_Some; congruence). lia. }
-    assert (Henv : env_of _ _ c = env_of _ _ d).
-    { unfold env_of, shape in *. f_equal; congruence. }
-    rewrite <- Hl. destruct (nth_error (lanes _ _ c) me) as [l|] eqn:E.
-    2:{ cbn. split; auto. split; auto. }
-    rewrite <- Henv, <- Hmask.
-    destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. cbn [fst snd].
-    split; auto. split.
-    + unfold shape in *; cbn. rewrite !upd_length, !merge_length. congruence.
-    + intros [i|i] Hp; cbn in *.
-      * apply Nat.eqb_eq in Hp. subst i. rewrite !nth_upd, Nat.eqb_refl, <- Hl, E. auto.
-      * rewrite !merge_nth. cbn. rewrite (Hss i Hp). auto.
-Qed.
-
-Lemma step_seeing_ext vis vis' me (st : state) :
-  (forall i, i < length (sessions _ _ st) -> vis i = vis' i) ->
-  step_seeing vis me st = step_seeing vis' me st.
-Proof.
-  intros H. unfold Machine.step_seeing.
-  destruct (nth_error (lanes _ _ st) me) as [l|]; auto.
-  assert (Hm : forall ss n, (forall i, i < length ss -> vis (n + i) = vis' (n + i)) ->
-     mask mem co vis n ss = mask mem co vis' n ss /\
-     forall v, merge mem co vis n v ss = merge mem co vis' n v ss).
-  { induction ss as [|s ss IH]; intros n Hn; [split; auto; intros []; auto|]. cbn.
-    destruct (IH (S n)) as [IH1 IH2].
-    { intros i Hi. replace (S n + i) with (n + S i) by lia. apply Hn. cbn. lia. }
-    assert (Hv := Hn 0). rewrite !Nat.add_0_r in Hv. rewrite Hv by (cbn; lia). rewrite IH1.
-    split; auto. intros [|o v]; cbn; auto. rewrite IH2.
-    rewrite Hv by (cbn; lia). auto. }
-  destruct (Hm (sessions _ _ st) 0) as [M1 M2].
-  { intros i Hi. auto. }
-  rewrite M1. destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. rewrite M2. auto.
-Qed.
+Theorem step_local vis me :
+  local _ _ _ _ (Groups.get _ _ _ (lanes _ _) (sessions _ _))
+    (Groups.shape _ _ _ _ (lanes _ _) (sessions _ _) rest) (Groups.foot vis me)
+    (step_seeing vis me).
+Proof. exact (generic Groups.step_local (fun _ _ _ => eq_refl) (fun _ _ _ => eq_refl) (fun _ _ _ =>
+    eq_refl) act vis me). Qed.
 
 (* ---- The canonical run of a wave ---- *)
 
@@ -187,7 +82,7 @@ Lemma step_keeps vis me (st : state) :
 Proof.
   unfold Machine.step_seeing. destruct (nth_error (lanes _ _ st) me) as [l|]; auto.
   destruct (lane_step _ _ _ _ _ _ _ _ _) as [b [l' v']]. cbn.
-  rewrite upd_length, merge_length. auto.
+  unfold Machine.merge. rewrite upd_length, merge_length. auto.
 Qed.
 
 (* What a canonical step of each lane sees. *)
@@ -260,45 +155,24 @@ Qed.
 
 (* ---- Groups ---- *)
 
-Definition lane_in (ls : list nat) (l : nat) : bool := existsb (Nat.eqb l) ls.
-
-Lemma lane_in_spec ls l : lane_in ls l = true <-> In l ls.
-Proof.
-  unfold lane_in. rewrite existsb_exists. split.
-  - intros (x & Hx & E). apply Nat.eqb_eq in E. subst. auto.
-  - intros H. exists l. split; auto. apply Nat.eqb_refl.
-Qed.
-
-(* The lanes a group has to run, in lane order. *)
-Definition todo (nl : nat) (g : list nat) : list nat := filter (lane_in g) (seq 0 nl).
-
 (* Groups of lanes, run by any workers in any interleaving, then the wave's end. *)
 Definition parallel_wave (vis : nat -> nat -> bool) (gs : list (list nat)) (sched : list nat)
   (st : state) : list (list nat) * state :=
   exec vis sched (map (todo (length (lanes _ _ st))) gs, st).
 
-(* The footprint of a group: its lanes, and the sessions its lanes see. *)
-Definition group_foot (vis : nat -> nat -> bool) (g : list nat) : position -> bool :=
-  fun p => match p with inl i => lane_in g i | inr i => existsb (fun l => vis l i) g end.
-
 (* A lane without work has no step, whatever else the store holds. *)
 Definition idle_lane (l : lane) : bool :=
   (wave_end l <=? now l)%N || negb (has_work l).
 
-Lemma idle_step vis me (st : state) l :
-  nth_error (lanes _ _ st) me = Some l -> idle_lane l = true ->
-  step_seeing vis me st = (false, st).
+Lemma idle_act r n me l v : me < n -> idle_lane l = true ->
+  fst (act r n me l v) = false /\ fst (snd (act r n me l v)) = l /\
+  forall i s, nth_error v i = Some (Some s) -> nth_error (snd (snd (act r n me l v))) i = Some
+      (Some s).
 Proof.
-  intros Hl Hi. unfold Machine.step_seeing. rewrite Hl.
-  assert (Hs : forall e v, lane_step _ _ slice choose cfg e me l v = (false, (l, v))).
-  { intros e v. unfold lane_step. unfold idle_lane in Hi.
-    destruct (wave_end l <=? now l)%N; auto. cbn in Hi. unfold has_work in Hi.
-    destruct (current l); [discriminate|]. destruct (ready l); [auto|discriminate]. }
-  rewrite Hs. f_equal. destruct st as [ls ss h f w p hist].
-  unfold set_sessions, set_lanes; cbn in *. f_equal.
-  - apply upd_same. auto.
-  - apply nth_ext. intros i. rewrite merge_nth, mask_nth. cbn.
-    destruct (nth_error ss i); cbn; auto. destruct (vis i); auto.
+  intros _ Hi. unfold act, lane_step.
+  unfold idle_lane in Hi. destruct (wave_end l <=? now l)%N; auto. cbn in Hi.
+  unfold has_work in Hi. destruct (current l); [discriminate|].
+  destruct (ready l); [auto|discriminate].
 Qed.
 
 (* The general statement: disjoint groups that cover the lanes with work, each seeing
@@ -316,207 +190,18 @@ Theorem groups_are_canonical vis gs sched (st : state) :
             = end_wave (snd (parallel_wave vis gs sched st)).
 Proof.
   intros Hp Hvis Hdis Hidle Hc.
-  set (nl := length (lanes _ _ st)) in *. set (h := homes _ _ st) in *.
-  set (ns := length (sessions _ _ st)) in *.
-  set (eye := fun l i => (i <? ns) && lives_on h l i).
-  set (P := fun c : state => length (sessions _ _ c) = ns).
-  assert (Pstep : forall v l c, P c -> P (snd (step_seeing (v l) l c))).
-  { intros v l c Hc'. unfold P in *. destruct (step_keeps (v l) l c) as (_ & _ & ->). auto. }
-  assert (Hexec : parallel_wave vis gs sched st
-                  = exec eye sched (map (fun g => filter g (seq 0 nl)) (map lane_in gs), st)).
-  { unfold parallel_wave. rewrite map_map. fold nl.
-    apply (exec_ext _ _ (fun l => step_seeing (eye l) l) P); [apply Pstep|reflexivity|].
-    intros t l d Ht Hl Hd. apply in_map_iff in Ht. destruct Ht as (g & <- & Hg).
-    apply filter_In in Hl. destruct Hl as [_ Hl]. apply lane_in_spec in Hl.
-    apply step_seeing_ext. intros i Hi. unfold eye. rewrite Hd in Hi.
-    rewrite (Hvis g l i); auto. destruct (Nat.ltb_spec i ns); [auto|lia]. }
-  rewrite Hexec in *.
-  assert (Hrun : exists n, iter eye n (seq 0 nl, st)
-     = ([], snd (exec eye sched (map (fun g => filter g (seq 0 nl)) (map lane_in gs), st)))).
-  { apply (interleaving_ends_canonically _ _ _ _ get shape get_ext
-             (fun l => step_seeing (eye l) l) (map lane_in gs) (map (group_foot eye) gs)).
-    - rewrite !map_length. auto.
-    - intros k g F Hk HF l Hl Hg. rewrite nth_error_map in Hk, HF.
-      destruct (nth_error gs k) as [g0|] eqn:E; [|discriminate]. cbn in Hk, HF.
-      injection Hk as <-. injection HF as <-. apply lane_in_spec in Hg.
-      eapply local_weaken; [|apply step_local]. intros [i|i]; cbn.
-      + intros Hi. apply Nat.eqb_eq in Hi. subst. apply lane_in_spec. auto.
-      + intros Hi. apply existsb_exists. eauto.
-    - intros a b Fa Fb p Ha Hb Hne. rewrite nth_error_map in Ha, Hb.
-      destruct (nth_error gs a) as [ga|] eqn:Ea; [|discriminate].
-      destruct (nth_error gs b) as [gb|] eqn:Eb; [|discriminate].
-      cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
-      assert (Hsub : forall g, In g gs -> group_foot eye g p = true -> group_foot vis g p = true).
-      { intros g Hg. destruct p as [i|i]; cbn; auto.
-        intros Hx. apply existsb_exists in Hx. destruct Hx as (l & Hl & Hx).
-        unfold eye in Hx. apply andb_prop in Hx. destruct Hx as [Hx1 Hx2].
-        apply Nat.ltb_lt in Hx1. apply existsb_exists. exists l. split; auto.
-        rewrite (Hvis g); auto. }
-      intros H1 H2. apply (Hdis a b ga gb Ea Eb Hne p); apply Hsub; auto;
-        eapply nth_error_In; eauto.
-    - intros a b ga gb l Ha Hb _ Hla Hlb. rewrite nth_error_map in Ha, Hb.
-      destruct (nth_error gs a) as [ga0|] eqn:Ea; [|discriminate].
-      destruct (nth_error gs b) as [gb0|] eqn:Eb; [|discriminate].
-      cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
-      destruct (Nat.eq_dec a b) as [|Hne]; auto. exfalso.
-      apply (Hdis a b ga0 gb0 Ea Eb Hne (inl l)); cbn; auto.
-    - (* A lane in no group is idle now and stays as it is. *)
-      intros l Hl Hnone m.
-      assert (Hout : forall g, In g gs -> ~ In l g).
-      { intros g Hg Hin. assert (lane_in g l = false) as Hf.
-        { apply Hnone. apply in_map. auto. }
-        apply lane_in_spec in Hin. congruence. }
-      apply in_seq in Hl. destruct (nth_error (lanes _ _ st) l) as [x|] eqn:Ex.
-      2:{ apply nth_error_None in Ex. unfold nl in Hl. lia. }
-      apply idle_step with x; [|eapply Hidle; eauto].
-      assert (G : forall m, nth_error (lanes _ _ (snd (iter eye m (seq 0 nl, st)))) l = Some x).
-      { clear m. induction m as [|m IH]; cbn; auto.
-        destruct (iter eye m (seq 0 nl, st)) as [t c]. cbn [snd] in IH.
-        destruct t as [|l' r]; cbn; auto. unfold move; cbn [fst snd].
-        destruct (Nat.eq_dec l' l) as [->|Hne].
-        - rewrite (idle_step (eye l) l c x IH); [|eapply Hidle; eauto]. cbn. auto.
-        - destruct (step_local (eye l') l') as [[_ Hw] _].
-          specialize (Hw c (inl l)). cbn in Hw.
-          destruct (step_seeing (eye l') l' c) as [b c']. cbn [snd] in Hw.
-          assert (Heq : option_map (@inl lane session) (nth_error (lanes _ _ c') l)
-                      = option_map inl (nth_error (lanes _ _ c) l)).
-          { apply Hw. apply Nat.eqb_neq. auto. }
-          rewrite IH in Heq. cbn in Heq.
-          destruct b; cbn; destruct (nth_error (lanes _ _ c') l); cbn in Heq; congruence. }
-      apply G.
-    - exact Hc. }
-  destruct Hrun as [n Hn].
-  apply (wave_ends n); auto. fold h nl.
-  rewrite <- Hn. symmetry.
-  apply (iter_ext _ _ (fun l => step_seeing (sees h l) l) P); [apply Pstep|reflexivity|].
-  intros l d Hl Hd. apply step_seeing_ext. intros i Hi. unfold eye, sees. rewrite Hd in Hi.
-  destruct (Nat.ltb_spec i ns); [auto|lia].
+  destruct (generic Groups.groups_are_canonical (fun _ _ _ => eq_refl) (fun _ _ _ => eq_refl)
+              (fun _ _ _ => eq_refl) parts act idle_lane idle_act (sees (homes _ _ st)) vis gs sched
+              st Hvis Hdis Hidle Hc) as [n Hn].
+  apply (wave_ends n); auto.
 Qed.
 
 (* ---- The groups that the state itself holds ---- *)
-
-Definition meets (a b : list nat) : bool := existsb (lane_in b) a.
-
-(* The groups that have a lane of [ls] become one. *)
-Definition join_groups (ls : list nat) (gs : list (list nat)) : list (list nat) :=
-  concat (filter (meets ls) gs) :: filter (fun g => negb (meets ls g)) gs.
-
-(* Lanes that share a session are in one group (rule 14). *)
-Definition groups_of (nl : nat) (h : list (list nat)) : list (list nat) :=
-  fold_left (fun gs ls => join_groups ls gs) h (map (fun l => [l]) (seq 0 nl)).
-
-Definition separate (gs : list (list nat)) : Prop :=
-  forall a b ga gb l, nth_error gs a = Some ga -> nth_error gs b = Some gb ->
-    In l ga -> In l gb -> a = b.
-
-Lemma meets_spec a b : meets a b = true <-> exists l, In l a /\ In l b.
-Proof.
-  unfold meets. rewrite existsb_exists. split; intros (l & H1 & H2); exists l;
-    split; auto; apply lane_in_spec; auto.
-Qed.
-
-Lemma separate_filter f gs : separate gs -> separate (filter f gs).
-Proof.
-  induction gs as [|g gs IH]; intros H; cbn; auto.
-  assert (Hs : separate gs).
-  { intros a b ga gb l Ha Hb Hla Hlb. assert (S a = S b); [|lia]. eapply H; eauto. }
-  specialize (IH Hs). destruct (f g); auto.
-  intros a b ga gb l Ha Hb Hla Hlb. destruct a, b; cbn in Ha, Hb; auto.
-  - injection Ha as <-. apply nth_error_In in Hb. apply filter_In in Hb. destruct Hb as [Hb _].
-    apply In_nth_error in Hb. destruct Hb as [k Hk]. assert (0 = S k); [|lia].
-    exact (H 0 (S k) g gb l eq_refl Hk Hla Hlb).
-  - injection Hb as <-. apply nth_error_In in Ha. apply filter_In in Ha. destruct Ha as [Ha _].
-    apply In_nth_error in Ha. destruct Ha as [k Hk]. assert (0 = S k); [|lia].
-    exact (H 0 (S k) g ga l eq_refl Hk Hlb Hla).
-  - f_equal. eapply IH; eauto.
-Qed.
-
-Lemma join_separate ls gs : separate gs -> separate (join_groups ls gs).
-Proof.
-  intros H. unfold join_groups.
-  assert (Hx : forall l g, In l (concat (filter (meets ls) gs)) ->
-     In g (filter (fun g => negb (meets ls g)) gs) -> In l g -> False).
-  { intros l g Hl Hg Hlg. apply in_concat in Hl. destruct Hl as (g' & Hg' & Hl).
-    apply filter_In in Hg, Hg'. destruct Hg as [Hg E], Hg' as [Hg' E'].
-    apply In_nth_error in Hg, Hg'. destruct Hg as [a Ha], Hg' as [b Hb].
-    assert (a = b) by (eapply H; eauto). subst. rewrite Ha in Hb. injection Hb as ->.
-    rewrite E' in E. discriminate. }
-  intros a b ga gb l Ha Hb Hla Hlb. destruct a, b; cbn in Ha, Hb; auto.
-  - injection Ha as <-. exfalso. apply (Hx l gb); auto. eapply nth_error_In; eauto.
-  - injection Hb as <-. exfalso. apply (Hx l ga); auto. eapply nth_error_In; eauto.
-  - f_equal. eapply (separate_filter _ gs H); eauto.
-Qed.
-
-(* Two lanes that are in one group stay in one group. *)
-Definition together (gs : list (list nat)) (l m : nat) : Prop :=
-  exists g, In g gs /\ In l g /\ In m g.
-
-Lemma join_together ls gs l m : together gs l m -> together (join_groups ls gs) l m.
-Proof.
-  intros (g & Hg & Hl & Hm). unfold join_groups. destruct (meets ls g) eqn:E.
-  - exists (concat (filter (meets ls) gs)). split; [left; auto|].
-    split; apply in_concat; exists g; split; auto; apply filter_In; auto.
-  - exists g. split; auto. right. apply filter_In. rewrite E. auto.
-Qed.
-
-Lemma join_joins ls gs l m : In l ls -> In m ls ->
-  (exists g, In g gs /\ In l g) -> (exists g, In g gs /\ In m g) ->
-  together (join_groups ls gs) l m.
-Proof.
-  intros Hl Hm (g & Hg & Hlg) (g' & Hg' & Hmg). exists (concat (filter (meets ls) gs)).
-  split; [left; auto|].
-  split; apply in_concat; [exists g|exists g']; split; auto; apply filter_In; split; auto;
-    apply meets_spec; eauto.
-Qed.
-
-Lemma groups_of_spec nl h :
-  separate (groups_of nl h) /\
-  (forall l, l < nl -> together (groups_of nl h) l l) /\
-  (forall ls l m, In ls h -> In l ls -> In m ls -> l < nl -> m < nl ->
-     together (groups_of nl h) l m).
-Proof.
-  unfold groups_of.
-  assert (G : forall h gs, separate gs -> (forall l, l < nl -> together gs l l) ->
-    let gs' := fold_left (fun gs ls => join_groups ls gs) h gs in
-    separate gs' /\ (forall l m, together gs l m -> together gs' l m) /\
-    (forall ls l m, In ls h -> In l ls -> In m ls -> l < nl -> m < nl -> together gs' l m)).
-  { clear h. induction h as [|ls h IH]; intros gs Hs Ht; cbn; [repeat split; auto; tauto|].
-    destruct (IH (join_groups ls gs)) as (I1 & I2 & I3).
-    - apply join_separate; auto.
-    - intros l Hl. apply join_together. auto.
-    - split; auto. split.
-      + intros l m Hlm. apply I2. apply join_together. auto.
-      + intros ls' l m [<-|Hin] Hl Hm Hnl Hnm; [|eauto].
-        apply I2. apply join_joins; auto.
-        * destruct (Ht l Hnl) as (g & Hg & H1 & _). eauto.
-        * destruct (Ht m Hnm) as (g & Hg & H1 & _). eauto. }
-  destruct (G h (map (fun l => [l]) (seq 0 nl))) as (G1 & G2 & G3).
-  - intros a b ga gb l Ha Hb Hla Hlb. rewrite nth_error_map in Ha, Hb.
-    destruct (nth_error (seq 0 nl) a) as [x|] eqn:Ea; [|discriminate].
-    destruct (nth_error (seq 0 nl) b) as [y|] eqn:Eb; [|discriminate].
-    cbn in Ha, Hb. injection Ha as <-. injection Hb as <-.
-    destruct Hla as [->|[]], Hlb as [->|[]].
-    assert (Hnd := seq_NoDup nl 0). rewrite NoDup_nth_error in Hnd. apply Hnd.
-    + apply nth_error_Some. congruence.
-    + congruence.
-  - intros l Hl. exists [l]. split; [|split; left; auto].
-    apply in_map_iff. exists l. split; auto. apply in_seq. lia.
-  - split; auto. split; auto.
-    intros l Hl. apply G2. exists [l]. split; [|split; left; auto].
-    apply in_map_iff. exists l. split; auto. apply in_seq. lia.
-Qed.
 
 Lemma lives_on_in h l i : lives_on h l i = true -> In l (nth i h []).
 Proof.
   unfold lives_on. intros H. apply existsb_exists in H. destruct H as (x & Hx & E).
   apply Nat.eqb_eq in E. subst. auto.
-Qed.
-
-Lemma nth_nonempty_in {A} i (h : list (list A)) l : In l (nth i h []) -> In (nth i h []) h.
-Proof.
-  intros H. destruct (Nat.lt_ge_cases i (length h)) as [Hi|Hi].
-  - apply nth_In. auto.
-  - rewrite nth_overflow in H; auto. destruct H.
 Qed.
 
 (* Every complete interleaving of the state's own groups ends in the canonical state.
@@ -768,37 +453,16 @@ Qed.
 
 (* The one worker runs the groups one after the other: one move of the first group
    that is not done. *)
-Fixpoint solo_move (vis : nat -> nat -> bool) (ts : list (list nat)) (c : state)
-  : list (list nat) * state :=
-  match ts with
-  | [] => ([], c)
-  | [] :: r => solo_move vis r c
-  | (l :: t) :: r =>
-      let (b, c') := step_seeing (vis l) l c in ((if b then l :: t else t) :: r, c')
-  end.
-
-Fixpoint solo (vis : nat -> nat -> bool) (n : nat) (x : list (list nat) * state)
-  : list (list nat) * state :=
-  match n with O => x | S m => let y := solo vis m x in solo_move vis (fst y) (snd y) end.
-
-Lemma solo_move_concat vis ts : forall c,
-  (concat (fst (solo_move vis ts c)), snd (solo_move vis ts c))
-  = move _ (fun l => step_seeing (vis l) l) (concat ts, c).
-Proof.
-  induction ts as [|t ts IH]; intros c; cbn; auto.
-  destruct t as [|l t]; cbn; auto. unfold move; cbn [fst snd].
-  destruct (step_seeing (vis l) l c) as [b c']. destruct b; auto.
-Qed.
+Definition solo : (nat -> nat -> bool) -> nat -> list (list nat) * state -> list (list nat) * state
+    :=
+  generic Groups.solo act.
 
 (* State for state and, since logs are part of the state, event for event: after any
    number of moves the one worker is where the canonical run is, if the groups are
    consecutive lanes. *)
 Theorem one_worker_state_for_state vis n ts c :
   (concat (fst (solo vis n (ts, c))), snd (solo vis n (ts, c))) = iter vis n (concat ts, c).
-Proof.
-  induction n as [|n IH]; cbn; auto. rewrite <- IH.
-  destruct (solo vis n (ts, c)) as [ts' c']. cbn [fst snd]. apply solo_move_concat.
-Qed.
+Proof. exact (generic Groups.one_worker_is_the_canonical_run act vis n ts c). Qed.
 
 (* Without split sessions every group is one lane, and the groups are consecutive. *)
 Lemma single_lanes nl : concat (map (fun l => [l]) (seq 0 nl)) = seq 0 nl.
@@ -819,37 +483,6 @@ Proof.
 Qed.
 
 (* Groups that are not consecutive lanes: the same state at the wave's end. *)
-Lemma solo_is_a_schedule vis n ts c :
-  exists sched, snd (exec vis sched (ts, c)) = snd (solo vis n (ts, c)) /\
-    (fst (solo vis n (ts, c)) = [] -> complete (exec vis sched (ts, c))).
-Proof.
-  (* The worker's list is what is left of the groups, without some that are done. *)
-  assert (G : exists sched d, fst (exec vis sched (ts, c)) = d ++ fst (solo vis n (ts, c)) /\
-     Forall (fun t => t = []) d /\ snd (exec vis sched (ts, c)) = snd (solo vis n (ts, c))).
-  { induction n as [|n (sched & d & H1 & H2 & H3)].
-    - exists [], []. cbn. auto.
-    - cbn. destruct (solo vis n (ts, c)) as [ts' c']. cbn [fst snd] in *.
-      destruct (exec vis sched (ts, c)) as [us e] eqn:Ee. cbn [fst snd] in *. subst us e.
-      revert d H2 Ee. induction ts' as [|t ts' IH]; intros d H2 Ee; cbn [solo_move].
-      + exists sched, d. rewrite Ee. cbn. auto.
-      + destruct t as [|l t].
-        * destruct (IH (d ++ [[]])) as (s & d' & A & B & C).
-          -- apply Forall_app. auto.
-          -- rewrite Ee. rewrite <- app_assoc. auto.
-          -- exists s, d'. auto.
-        * destruct (step_seeing (vis l) l c') as [b c''] eqn:Es.
-          exists (sched ++ [length d]), d.
-          unfold Interleave.exec in *. rewrite fold_left_app, Ee. cbn.
-          unfold pick_move. cbn [fst snd].
-          rewrite nth_error_app2, Nat.sub_diag by lia. cbn [nth_error].
-          unfold move. cbn [fst snd]. rewrite Es.
-          assert (Hu : forall x, upd (length d) x (d ++ (l :: t) :: ts') = d ++ x :: ts').
-          { intros x. clear. induction d; cbn; auto. rewrite IHd. auto. }
-          destruct b; cbn [fst snd]; rewrite Hu; auto. }
-  destruct G as (sched & d & H1 & H2 & H3). exists sched. split; auto.
-  intros Hn. unfold Interleave.complete. rewrite H1, Hn, app_nil_r. auto.
-Qed.
-
 Theorem one_worker_wave_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
   let vis := sees (homes _ _ st) in
   let gs := groups_of (length (lanes _ _ st)) (homes _ _ st) in
@@ -857,9 +490,10 @@ Theorem one_worker_wave_is_canonical n (st : state) : phase _ _ st = InWave 0 ->
   fst r = [] -> exists j, run _ _ slice choose cfg j st = end_wave (snd r).
 Proof.
   intros Hp vis gs r Hr.
-  destruct (solo_is_a_schedule vis n (map (todo (length (lanes _ _ st))) gs) st)
+  destruct (generic Groups.solo_is_a_schedule parts act vis n (map (todo (length (lanes _ _ st)))
+      gs) st)
     as (sched & H1 & H2).
-  fold r in H1, H2. rewrite <- H1.
+  fold solo in H1, H2. fold r in H1, H2. rewrite <- H1.
   apply (own_groups_are_canonical sched st Hp). apply H2. auto.
 Qed.
 

@@ -17,11 +17,11 @@ Extract Constant Z.modulo => "(fun a b -> Big_int_Z.(let s = sign_big_int b in
 
 (* Names of their own, for main programs. *)
 Definition machine_load := load.
-Definition machine_advance := advance.
+Definition machine_tick := tick.
 Definition lane_population := population.
 Definition lane_clock := now.
 Definition lane_row := row_of.
 
-Extraction "machine.ml" machine_load machine_advance lane_population lane_clock lane_row
+Extraction "machine.ml" machine_load machine_tick lane_population lane_clock lane_row
   Instruction Config Plan Wire w_phase w_frames w_lanes w_sessions l_kernel c_queue s_tasks
   record_of fresh_luggage.

@@ -1,9 +1,8 @@
 (* Machines of proof/System.v behind a line protocol: [run] takes the numbers of one machine and
    adds one line for each thing to compare.
 
-   The numbers, in order: the machine, its policy, the sizes of its lanes' groups, programs,
-   modules, sessions, channels, inputs; a list has its length first. The harness in checks/oracle
-   writes them. Lines: [F] and the boundary events of a frame, [L] and the events of one lane in it,
+   The numbers, in order: the machine, its policy, programs, modules, sessions, channels, inputs; a
+   list has its length first. The harness in checks/oracle writes them. Lines: [F] and the boundary events of a frame, [L] and the events of one lane in it,
    [S] and the state of a lane, [C] of a channel, [K] of a coroutine, [O] the outcome. *)
 
 module Zarith = Z
@@ -18,8 +17,6 @@ let next () =
 let int () = Z.to_int (next ())
 let flag () = int () <> 0
 let list item = let n = int () in List.init n (fun _ -> item ())
-
-let rec nat n = if n <= 0 then O else S (nat (n - 1))
 
 let action () =
   match int () with
@@ -88,9 +85,7 @@ let load () =
   let f_handoff = flag () in
   let f_steal = flag () in
   let f_balance = flag () in
-  let f_coroutines = next () in
   let f_policy = policy () in
-  let groups = list next in
   let programs = Array.of_list (list (fun () -> list instruction)) in
   let program () = programs.(int ()) in
   let modules =
@@ -104,15 +99,17 @@ let load () =
     let n_pinned = flag () in
     let n_main, n_entries = modules.(int ()) in
     let n_ports = list next in
-    { n_lanes; n_priority; n_weight; n_class; n_pinned; n_main; n_entries; n_ports } in
+    let n_coroutines = next () in
+    let n_channels = next () in
+    { n_lanes; n_priority; n_weight; n_class; n_pinned; n_main; n_entries; n_ports; n_coroutines;
+      n_channels } in
   let sessions = list session in
   let wires = list (fun () -> let v_owner = next () in let v_capacity = next () in
                               { v_owner; v_capacity }) in
   let inputs = list (fun () -> let frame = next () in let length = next () in (frame, length)) in
   machine_load
-    { f_lanes; f_frame_cycles; f_span_picks; f_span; f_last; f_handoff; f_steal; f_balance;
-      f_coroutines; f_policy }
-    groups sessions wires inputs
+    { f_lanes; f_frame_cycles; f_span_picks; f_span; f_last; f_handoff; f_steal; f_balance; f_policy }
+    sessions wires inputs
 
 let out = Buffer.create 65536
 let z = Z.to_string
@@ -168,8 +165,6 @@ let state w =
                                 z x.body.g_used; seen ])
           | _ -> ()) s.s_tasks) w.w_sessions
 
-let fuel = nat 100_000
-
 (* Runs a machine to its end; everything to compare goes to [out]. *)
 let run given =
   Buffer.clear out;
@@ -177,18 +172,16 @@ let run given =
   let w = ref (load ()) in
   if !numbers <> [] then failwith "the description is too long";
   let rec go n =
-    if n > 1_000_000 then failwith "it does not end";
-    let before = List.length !w.w_frames in
-    w := machine_advance fuel !w;
-    (match !w.w_frames with
-     | ((boundary, lanes), _) :: _ when List.length !w.w_frames > before ->
+    if n > 100_000_000 then failwith "it does not end";
+    let before = w_frames !w in
+    w := snd (machine_tick !w);
+    (match w_frames !w with
+     | ((boundary, lanes), _) :: _ when w_frames !w != before ->
          line "F" (events boundary);
          List.iter (fun l -> line "L" (events l)) lanes;
-         (match !w.w_phase with AtBoundary -> state !w | _ -> ());
-         (* What was compared is not kept. *)
-         ()
+         (match w_phase !w with AtBoundary -> state !w | _ -> ())
      | _ -> ());
-    match !w.w_phase with
+    match w_phase !w with
     | Done_ o ->
         List.iter (fun l -> line "S" (words (List.map z (lane_clock l.l_kernel
                                                          :: lane_population l.l_kernel)))) !w.w_lanes;

@@ -360,7 +360,7 @@ fn text_lines_and_raw_output_make_a_chat() {
 }
 
 #[test]
-fn hostile_lines_are_refused_to_their_client_and_the_machine_goes_on() {
+fn hostile_lines_are_refused_to_their_client_and_the_machine_continues() {
     let folder = folder("hostile");
     let arguments = ["rooms.toml", "--output", "json", "--listen", "127.0.0.1:0", "--json"];
     let mut run = Run::start(&folder, &arguments);
@@ -530,7 +530,7 @@ fn a_recording_is_readable_while_it_runs_and_after_kill_9() {
 }
 
 #[test]
-fn a_run_that_its_time_ended_goes_on_where_it_was() {
+fn a_run_ended_by_its_time_limit_resumes_where_it_was() {
     let folder = folder("time");
     let arguments = [
         &["rooms.toml", "--fps", "200", "--listen", "unix:s.sock", "--for", "200ms"],

@@ -14,7 +14,7 @@ use crate::why::why;
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
-use wavelock_abi::{CoroutineName, Cycles, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, LaneId, SessionId};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{CoroutineLook, Probe, World};
 
@@ -438,7 +438,7 @@ impl<R: Read + Seek> Debugger<R> {
             let _ = writeln!(
                 text,
                 "{name:<18} lane {:<3} {:>10} cycles  {:<20} {state}{context}",
-                look.lane,
+                look.lane.0,
                 look.used.0,
                 self.innermost(&look)
             );
@@ -591,14 +591,14 @@ impl<R: Read + Seek> Debugger<R> {
 
     pub(crate) fn lanes(&self) -> String {
         let mut text = String::new();
-        for look in
-            (0..self.world().spec().lanes).filter_map(|lane| self.world().look_at_lane(lane))
+        for look in (0..self.world().spec().lanes)
+            .filter_map(|lane| self.world().look_at_lane(LaneId(lane)))
         {
             let people = look.population;
             let _ = write!(
                 text,
                 "lane {:<3} clock {:<12} ready {} running {} sleeping {} blocked {}",
-                look.lane,
+                look.lane.0,
                 look.clock.0,
                 people.ready,
                 people.running,

@@ -149,7 +149,7 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
     } else {
         format!(
             "{shown} is ready on lane {} behind {} coroutines; the waiter outranks {} of them",
-            standing.lane,
+            standing.lane.0,
             standing.ahead.len(),
             outranked.len()
         )
@@ -167,7 +167,7 @@ pub(crate) fn inversion(world: &World, name: CoroutineName) -> Option<Inversion>
 
 /// The queue position of a coroutine that is not blocked.
 struct QueuePosition {
-    lane: u16,
+    lane: LaneId,
     is_held: bool,
     ahead: Vec<Candidate>,
 }
@@ -203,10 +203,10 @@ fn donation(world: &World, rank: &Rank, last: CoroutineName, standing: &QueuePos
     };
     let name =
         time::context_name(world, context.lane.0, context.view.context, context.name.as_deref());
-    if context.lane != LaneId(standing.lane) {
+    if context.lane != standing.lane {
         return format!(
             "context {name} is on lane {} and {shown} on lane {}: a loan does not cross lanes",
-            context.lane.0, standing.lane
+            context.lane.0, standing.lane.0
         );
     }
     if let Some(own) = world.context_of(last) {

@@ -10,7 +10,7 @@ use crate::time::{self, ContextRow};
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
-use wavelock_abi::{CoroutineName, CoroutineRef, SessionId};
+use wavelock_abi::{CoroutineName, CoroutineRef, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, Candidate, CapOverrun, Ledger, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{
@@ -102,9 +102,9 @@ pub struct Why {
     /// What it has consumed so far, if it lives.
     pub ledger: Option<Ledger>,
     /// Its lane, if it lives.
-    pub lane: Option<u16>,
+    pub lane: Option<LaneId>,
     /// The lane that makes the next step.
-    pub next_lane: Option<u16>,
+    pub next_lane: Option<LaneId>,
     /// The policy's rule.
     pub rule: String,
     /// The first few candidates of its lane, best first.
@@ -153,7 +153,7 @@ fn leases(world: &World, name: CoroutineName) -> Vec<String> {
     let lane = world.look(name).map(|look| look.lane);
     let concerns = |lease: &&LeaseSummary| {
         lease.session == name.session
-            || Some(lease.lane.0) == lane
+            || Some(lease.lane) == lane
             || lease.state.and_then(|state| state.missing?.session) == Some(name.session.0)
     };
     world.leases().iter().filter(concerns).map(|lease| words::lease(world, lease)).collect()
@@ -260,7 +260,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
 fn verdict(
     world: &World,
     look: &CoroutineLook,
-    next_lane: Option<u16>,
+    next_lane: Option<LaneId>,
     runs_next: bool,
     winner: Option<String>,
 ) -> (Verdict, String) {
@@ -268,7 +268,7 @@ fn verdict(
     match look.state {
         Some(State::Ready | State::Running) if next_lane != Some(look.lane) => {
             let turn =
-                next_lane.map_or_else(|| "no lane".to_owned(), |lane| format!("lane {lane}"));
+                next_lane.map_or_else(|| "no lane".to_owned(), |lane| format!("lane {}", lane.0));
             let then = if runs_next {
                 "it is the next coroutine of its lane".to_owned()
             } else {
@@ -276,11 +276,11 @@ fn verdict(
             };
             (
                 Verdict::NotItsTurn,
-                format!("the next step is on {turn}; it is on lane {}, and {then}", look.lane),
+                format!("the next step is on {turn}; it is on lane {}, and {then}", look.lane.0),
             )
         }
         Some(State::Ready | State::Running) if runs_next => {
-            (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane))
+            (Verdict::Runs, format!("it runs in the next step, on lane {}", look.lane.0))
         }
         Some(State::Ready | State::Running) => {
             let demoted = spent_cap(world, look)
@@ -305,7 +305,7 @@ fn verdict(
         }
         None => (
             Verdict::NotItsTurn,
-            format!("it was spawned on lane {} and starts there when this wave ends", look.lane),
+            format!("it was spawned on lane {} and starts there when this wave ends", look.lane.0),
         ),
     }
 }
@@ -443,7 +443,7 @@ pub(crate) fn chain(world: &World, from: CoroutineName) -> (Vec<CoroutineName>, 
 /// The cap of its session on its lane, if that is used up.
 fn spent_cap(world: &World, look: &CoroutineLook) -> Option<CapSummary> {
     let mut caps = world.caps_of(look.name.session).into_iter();
-    caps.find(|cap| cap.account.is_spent && cap.lane.0 == look.lane)
+    caps.find(|cap| cap.account.is_spent && cap.lane == look.lane)
 }
 
 fn next_wake(world: &World, look: &CoroutineLook, why: &Why) -> Option<String> {
@@ -525,7 +525,7 @@ impl Why {
         }
         if let Some(lane) = self.lane {
             let _ = writeln!(text, "  rule       {}", self.rule);
-            let _ = writeln!(text, "  lane {lane}: {} candidates", self.candidate_count);
+            let _ = writeln!(text, "  lane {}: {} candidates", lane.0, self.candidate_count);
             for row in &self.candidates {
                 let _ = writeln!(
                     text,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use wavelock_abi::{Cycles, Frame, SCHEDULER_COSTS_V1, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{Control, Input, LaterModule, MachineSpec, NewSession, Recipient};
+use wavelock_system::{
+    Control, Input, LaterModule, MachineSpec, NewSession, Recipient, Replacement,
+};
 
 /// Frames over which inputs are given.
 const FRAMES: u64 = 60;
@@ -35,6 +37,10 @@ pub fn live(seed: u64) -> LiveCase {
             inputs.push((frame, Input::Control(Control::Start(new))));
             sessions += 1;
         }
+        if draws.one_in(12) {
+            let replacement = Box::new(replacement(&mut draws, &spec, sessions));
+            inputs.push((frame, Input::Control(Control::Replace(replacement))));
+        }
         while draws.one_in(4) {
             inputs.push((frame, bytes(&mut draws, sessions)));
         }
@@ -51,10 +57,10 @@ fn session(draws: &mut Draws, sessions: u64) -> SessionId {
     SessionId(draws.below(sessions) as u32)
 }
 
-/// A session that starts: an actor of the machine's module, or of another one.
-fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
+/// The actor of the machine's module, or of another one.
+fn later_module(draws: &mut Draws, spec: &MachineSpec, number: u64) -> LaterModule {
     let (module, source) = actor(spec.seed);
-    let module = match draws.one_in(2) {
+    match draws.one_in(2) {
         true => LaterModule::new(module, source.as_bytes().into()),
         false => {
             let other = format!("(i64.const {}) (i64.const {number})", draws.below(60));
@@ -63,7 +69,20 @@ fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
             let module = module.expect("the actor is valid with other constants");
             LaterModule::new(Arc::new(module), source.as_bytes().into())
         }
-    };
+    }
+}
+
+/// Another module for a session, which may have ended.
+fn replacement(draws: &mut Draws, spec: &MachineSpec, sessions: u64) -> Replacement {
+    let (session, number) = (session(draws, sessions), draws.below(4));
+    let module = later_module(draws, spec, number);
+    let carry = draws.next().to_le_bytes()[..draws.below(9) as usize].into();
+    Replacement { session, module, carry }
+}
+
+/// A session that starts.
+fn start(draws: &mut Draws, spec: &MachineSpec, number: u64) -> NewSession {
+    let module = later_module(draws, spec, number);
     let mut new = NewSession::new(&format!("later.{number}"), module);
     new.lane = draws.one_in(3).then(|| draws.below(u64::from(spec.lanes)) as u16);
     new.weight = Weight::new(1 + draws.below(4_096) as u16).unwrap_or_default();

@@ -398,68 +398,70 @@ impl Lane {
         overrun == CapOverrun::Demote
     }
 
-    /// Holds every coroutine of a session on this lane.
-    fn hold_session(&mut self, session: u32) {
+    /// Calls `each` with every coroutine of a session on this lane. It may change their queues, not
+    /// the session's list.
+    fn each_of_session(&mut self, session: u32, mut each: impl FnMut(&mut Self, u32)) {
         let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
         while at != NIL {
-            if !self.slab.hot(at).place.is_ended() {
-                self.hold_slot(at, HoldReason::Cap);
-            }
+            each(self, at);
             at = self.slab.session_links(at).next;
         }
+    }
+
+    /// Holds every coroutine of a session on this lane.
+    fn hold_session(&mut self, session: u32) {
+        self.each_of_session(session, |lane, at| {
+            if !lane.slab.hot(at).place.is_ended() {
+                lane.hold_slot(at, HoldReason::Cap);
+            }
+        });
     }
 
     /// Releases every coroutine of a session that its cap held: each is queued at its old arrival,
     /// which costs nothing beside the refill.
     fn release_session(&mut self, session: u32) {
-        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
-        while at != NIL {
-            let hot = self.slab.hot_mut(at);
+        self.each_of_session(session, |lane, at| {
+            let hot = lane.slab.hot_mut(at);
             if hot.held.contains(HoldReason::Cap) {
                 hot.held = hot.held.without(HoldReason::Cap);
                 if hot.held.is_empty() && hot.place == Place::Throttled {
-                    self.counts.throttled -= 1;
-                    let _ = self.enqueue(at, Entrance::Return);
+                    lane.counts.throttled -= 1;
+                    let _ = lane.enqueue(at, Entrance::Return);
                 }
             }
-            at = self.slab.session_links(at).next;
-        }
+        });
     }
 
     /// Moves the coroutines of a session that the policy has queued to the background, and the
     /// current one between slices. One in a slice follows when the slice stops.
     fn demote_session(&mut self, session: u32) {
         self.caps.demoted += 1;
-        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
-        while at != NIL {
-            if self.is_queued_by_policy(at) {
-                self.end_wait(at);
-                self.dequeue(at);
-                let _ = self.enqueue_in_background(at, Entrance::Return);
-            } else if at == self.current && !self.in_slice && self.is_current_best_effort() {
-                self.vacate();
-                let _ = self.enqueue_in_background(at, Entrance::Slice);
+        self.each_of_session(session, |lane, at| {
+            if lane.is_queued_by_policy(at) {
+                lane.end_wait(at);
+                lane.dequeue(at);
+                let _ = lane.enqueue_in_background(at, Entrance::Return);
+            } else if at == lane.current && !lane.in_slice && lane.is_current_best_effort() {
+                lane.vacate();
+                let _ = lane.enqueue_in_background(at, Entrance::Slice);
             }
-            at = self.slab.session_links(at).next;
-        }
+        });
     }
 
     /// Moves the coroutines of a session from the background to the policy's queue, each at its old
     /// arrival, and the current one between slices.
     fn promote_session(&mut self, session: u32) {
-        let mut at = self.sessions.get(session).map_or(NIL, |list| list.head);
-        while at != NIL {
-            let place = self.slab.hot(at).place;
-            let is_current = place == Place::Running && self.is_current_best_effort();
+        self.each_of_session(session, |lane, at| {
+            let place = lane.slab.hot(at).place;
+            let is_current = place == Place::Running && lane.is_current_best_effort();
             if place == Place::ReadyBackground || is_current {
                 if place == Place::ReadyBackground {
-                    self.end_wait(at);
+                    lane.end_wait(at);
                 }
-                self.withdraw(at);
-                let _ = self.enqueue(at, Entrance::Return);
+                lane.withdraw(at);
+                let _ = lane.enqueue(at, Entrance::Return);
             }
-            at = self.slab.session_links(at).next;
-        }
+        });
     }
 
     /// Whether the session of a coroutine is demoted.

@@ -450,8 +450,8 @@ impl Lane {
     }
 }
 
-/// No lane reaches numbers this large in a ledger, and sums of a few of them do not overflow.
-const LEDGER_MOST: u64 = 1 << 62;
+/// The largest clock and the largest numbers of a ledger: sums of a few of them do not overflow.
+const MOST: u64 = 1 << 62;
 
 /// Refuses numbers that no lane can have.
 fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
@@ -472,6 +472,7 @@ fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     let total =
         operations.and_then(|sum| sum.checked_add(state.charged.0)?.checked_add(state.idle.0));
     number("the totals", total == Some(state.clock.0))?;
+    number("the clock", state.clock.0 <= MOST)?;
     let mark = &state.frame_mark;
     let parts =
         mark.overhead.iter().try_fold(mark.charged.0.checked_add(mark.idle.0), |sum, cycles| {
@@ -483,7 +484,7 @@ fn check_numbers(state: &LaneState) -> Result<(), RebuildRefused> {
     number("picks at an arrival", state.records.iter().all(|record| record.picks_at <= picks))?;
     let is_counted = |ledger: &Ledger| {
         let most = ledger.runtime.max(ledger.wait_total).max(ledger.wait_longest).0;
-        most.max(ledger.switches) < LEDGER_MOST
+        most.max(ledger.switches) < MOST
     };
     number("a ledger", state.records.iter().all(|record| is_counted(&record.ledger)))?;
     number(

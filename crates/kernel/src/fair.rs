@@ -1,7 +1,7 @@
 //! The fair queue: EEVDF over the sessions and coroutines of one lane (cpu-authority phase D).
 //!
 //! Reading order: [`FairSettings`] and [`Share`] are the parameters; [`FairQueue`] is one queue of
-//! entities; [`FairLane`] is the queue of a lane, flat or of sessions that contain coroutines;
+//! entities; `FairLane` is the queue of a lane, flat or of sessions that contain coroutines;
 //! [`Carried`] is what an entity keeps when it moves to another lane; [`FairState`] and
 //! [`FairSessionState`] are plain data.
 //!
@@ -34,6 +34,7 @@ mod state;
 
 pub use competition::REMOVALS_PER_PICK;
 pub use entity::{Carried, FairSettings, Leave, Placement, SettingsRefused, Share, Sharing};
-pub use lane::{FairKey, FairLane};
+pub use lane::FairKey;
+pub(crate) use lane::FairLane;
 pub use queue::FairQueue;
 pub use state::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};

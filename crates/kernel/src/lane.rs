@@ -186,8 +186,7 @@ pub(crate) struct Cache {
     /// Picks are by arrival alone: a FIFO policy without deviations.
     pub(crate) is_fifo: bool,
     /// [`Lane::switch`] applies until this clock: `end`, or 0 unless picks are FIFO, the lane has
-    /// no contexts or caps and is not measured, and the wave is bounded by its clock alone. Unless
-    /// it is 0, a woken coroutine goes to the tail of class 0.
+    /// no contexts or caps and is not measured, and the wave is bounded by its clock alone.
     pub(crate) fast_end: u64,
     /// The same under `Fair`: [`Lane::switch`] applies until this clock.
     pub(crate) fair_end: u64,

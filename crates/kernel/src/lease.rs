@@ -75,6 +75,7 @@ numbered! {
         Expired = 5, "expired", "its last frame is over";
         WakeSource = 6, "wake-source", "a channel that is no wake source of it got a sender";
         Noise = 7, "noise", "the lane had overhead that its holder did not cause";
+        Replaced = 8, "replaced", "the session of its holder, or the one that asked for it, began anew with another module";
     }
 }
 

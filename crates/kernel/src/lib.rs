@@ -113,7 +113,7 @@ pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
 pub use lease::{Evidence, LeaseEnd, LeasePhase, LeaseRefusal, LeaseRequest, LeaseState, Missing};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
 pub use migrate::{MigrationStuck, MoveBan, MoveKind, RunnableSession, find_steal};
-pub use policy::{AGING_PICKS, PROGRESS_STREAK, Policy, PolicyKind, PriorityRule};
+pub use policy::{Policy, PolicyKind, PriorityRule};
 pub use switch::{Began, Departure};
 pub use types::{
     BlockReason, BoundReason, HoldReason, HoldReasons, Outcome, Prefetch, Refusal, Span, Spawn,

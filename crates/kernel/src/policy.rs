@@ -16,10 +16,10 @@ use crate::record::{Hot, NIL, Slab};
 use wavelock_abi::Cycles;
 
 /// Picks a coroutine waits under `Aging` for one level of priority.
-pub const AGING_PICKS: u64 = 16;
+pub(crate) const AGING_PICKS: u64 = 16;
 
 /// Holder picks in a row after which `ProgressAware` serves the oldest other.
-pub const PROGRESS_STREAK: u32 = 8;
+pub(crate) const PROGRESS_STREAK: u32 = 8;
 
 /// How a lane orders its ready coroutines, with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub enum Policy {
 pub enum PriorityRule {
     /// The priority as set.
     FixedMap,
-    /// The priority plus one per [`AGING_PICKS`] picks waited.
+    /// The priority plus one per 16 picks waited.
     Aging,
     /// The progress tokens held.
     TokenWeighted,
@@ -67,7 +67,7 @@ enum Selector {
     Highest,
     /// The class whose first coroutine has the highest aged priority.
     Aged,
-    /// Class 1, the holders, but class 0 after [`PROGRESS_STREAK`] of them in a row.
+    /// Class 1, the holders, but class 0 after 8 of them in a row.
     Holders,
 }
 

@@ -91,15 +91,9 @@ impl Lane {
         (self.current != NIL).then(|| self.slab.reference(self.current))
     }
 
-    /// The share of a session on this lane; `None` unless sessions share it and it has a coroutine
-    /// here.
-    #[must_use]
-    pub fn session_share(&self, session: u32) -> Option<Share> {
-        self.fair.as_ref()?.session_share(session)
-    }
-
     /// Service that the other sessions of the lane owe a session (negative: it owes), in units of
-    /// virtual time as in [`crate::fair::Carried::lag`]. `None` as [`Lane::session_share`].
+    /// virtual time as in [`crate::fair::Carried::lag`]. `None` unless sessions share the lane and
+    /// it has a coroutine here.
     #[must_use]
     pub fn session_lag(&self, session: u32) -> Option<i64> {
         self.fair.as_ref()?.session_lag(session)

@@ -121,6 +121,13 @@ impl Lane {
             Departure::Yield => self.ready.rotate(links, slot, next),
             _ => self.ready.pop_head(links, next),
         }
+        self.depart(slot, departure);
+        Some(Began { tag, bound, overhead: Cycles(self.cache.switch_cost) })
+    }
+
+    /// A coroutine that sleeps joins the sleepers; the record of one that ended is freed.
+    #[inline(always)]
+    fn depart(&mut self, slot: u32, departure: Departure) {
         match departure {
             Departure::Yield | Departure::Block(_) => {}
             Departure::Sleep(frame) => {
@@ -132,7 +139,6 @@ impl Lane {
                 self.slab.free(slot);
             }
         }
-        Some(Began { tag, bound, overhead: Cycles(self.cache.switch_cost) })
     }
 
     /// [`Lane::switch`] without a FIFO to take the next coroutine from.
@@ -199,17 +205,7 @@ impl Lane {
         if departure != Departure::Yield {
             self.digest = self.digest.wrapping_sub(mix(tag, generation));
         }
-        match departure {
-            Departure::Yield | Departure::Block(_) => {}
-            Departure::Sleep(frame) => {
-                self.slab.count_sleep(slot);
-                self.sleep_until(slot, frame);
-            }
-            Departure::Finish => {
-                self.sessions.remove(&mut self.slab, slot);
-                self.slab.free(slot);
-            }
-        }
+        self.depart(slot, departure);
         let is_switch = next != slot;
         self.slab.begin_slice(next, stopped, is_switch);
         self.current = next;

@@ -131,7 +131,7 @@ impl WakeSource {
     /// Whether it mints a progress token (semantics 34).
     #[must_use]
     #[inline]
-    pub const fn mints(self) -> bool {
+    pub(crate) const fn mints(self) -> bool {
         matches!(self, Self::Channel | Self::Join)
     }
 }
@@ -305,7 +305,7 @@ pub enum BoundReason {
 /// How long a wave lasts on a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
-    /// So many slices.
+    /// This many slices.
     Picks(u32),
     /// Until the lane's clock reaches this value.
     Until(Cycles),

@@ -8,7 +8,6 @@
 //! `migrate`).
 
 use crate::context::Payer;
-use crate::digest::mix;
 use crate::fair::Share;
 use crate::lane::{Inheritance, Lane};
 use crate::ledger::Ledger;
@@ -26,7 +25,7 @@ impl Lane {
     #[inline(always)]
     pub fn wake(&mut self, reference: CoroutineRef, source: WakeSource) -> Result<(), Refusal> {
         let slot = reference.slot;
-        let (records, links) = self.slab.parts();
+        let (records, _) = self.slab.parts();
         let hot = match records.get_mut(slot as usize) {
             Some(hot)
                 if hot.generation == reference.generation
@@ -41,29 +40,11 @@ impl Lane {
             hot.tokens = hot.tokens.saturating_add(1);
         }
         self.counts.blocked -= 1;
-        self.clock += self.settings.costs.of(SchedulerOperation::Wake).0;
-        self.operations[SchedulerOperation::Wake as usize] += 1;
+        self.book(SchedulerOperation::Wake);
         self.tally.wakes[source as usize] += 1;
-        if self.cache.fast_end == 0 || !hot.held.is_empty() {
-            self.arrive_woken(slot);
-            return Ok(());
-        }
-        // Fast path of `arrive` for FIFO picks without contexts: no second look at the record.
-        hot.arrival = self.arrivals;
-        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
-        hot.since = self.clock;
-        self.arrivals += 1;
-        self.digest = self.digest.wrapping_add(mix(hot.tag, hot.generation));
-        hot.class = 0;
-        self.ready.append(hot, links, slot);
-        Ok(())
-    }
-
-    /// Slow path of [`Lane::wake`].
-    #[inline(never)]
-    fn arrive_woken(&mut self, slot: u32) {
         self.caused_by(slot, SchedulerOperation::Wake);
         let _ = self.arrive(slot, Entrance::Wake);
+        Ok(())
     }
 
     #[cold]

@@ -198,7 +198,7 @@ fn damaged_states_are_refused_and_never_panic() {
     let state = original.export();
     assert!(Lane::rebuild(&state, 10_000).is_ok());
     assert!(matches!(Lane::rebuild(&state, 10), Err(RebuildRefused::TooLarge { .. })));
-    let damages: [(&str, Damage); 17] = [
+    let damages: [(&str, Damage); 18] = [
         ("slot twice", |state| state.records[1].reference.slot = state.records[0].reference.slot),
         ("slot out of range", |state| state.records[0].reference.slot = u32::MAX),
         ("free twice", |state| state.free.push(state.free[0])),
@@ -208,6 +208,10 @@ fn damaged_states_are_refused_and_never_panic() {
         ("no current", |state| state.current = None),
         ("current nowhere", |state| state.current = Some(77)),
         ("clock", |state| state.clock.0 += 1),
+        ("clock near its end", |state| {
+            let idle = u64::MAX - 1_000 - state.clock.0;
+            (state.clock.0, state.idle.0) = (u64::MAX - 1_000, state.idle.0 + idle);
+        }),
         ("charged too much", |state| state.charged.0 = u64::MAX),
         ("frame", |state| state.frame.0 = u64::MAX),
         ("arrival twice", |state| state.records[4].arrival = state.records[3].arrival),

@@ -281,7 +281,7 @@ fn a_limit_of_few_slots_holds_after_a_call_that_needs_none_and_through_bytes() {
             if called_before {
                 assert!(matches!(run(&mut session, &mut coroutine, Cycles(1)), Stop::Host(_)));
                 coroutine.resume(&[]);
-                coroutine.call_next(&session, down, &[]).expect("it goes on");
+                coroutine.call_next(&session, down, &[]).expect("it continues");
             }
             let before = coroutine.used();
             loop {

@@ -207,7 +207,7 @@ pub(crate) const BALANCE: Key = Key::switch(
 );
 pub(crate) const LIVE: Key = Key::switch(
     "live",
-    "the machine takes inputs while it runs, waits when idle, and ends when it is told to",
+    "the machine takes inputs while it runs, waits when idle, and ends at a stop input",
 );
 
 /// `[machine]`.

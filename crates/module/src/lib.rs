@@ -4,6 +4,7 @@
 //! each function into register [`Op`]s; `peephole` fuses neighbours into superinstructions;
 //! `encode` resolves costs ([`cost`]) and targets into words; `verify` proves what the interpreter
 //! relies on. The result is a [`Module`] with its [`Code`], or a [`LoadError`] with a byte offset.
+//! On demand, [`wcet`] computes the worst case of its functions.
 //!
 //! Supported: WebAssembly 2.0 without SIMD, plus tail calls and extended constant expressions.
 //!
@@ -44,12 +45,18 @@ mod encode;
 mod code;
 mod verify;
 
+mod bounds;
+pub mod wcet;
+
 mod breakpoint;
 mod print;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use bounds::{
+    BOUNDS_SECTION, BOUNDS_VERSION, BoundError, BoundKind, BoundProblem, Bounds, MOST_BOUNDS_BYTES,
+};
 pub use code::{BLOCK_CLASSES, Callee, Code, Function, Position, StopPoint};
 pub use error::LoadError;
 pub use limits::Limits;
@@ -121,6 +128,8 @@ pub struct Module {
     data: Vec<DataSegment>,
     start: Option<u32>,
     names: Names,
+    /// The custom section of bounds, not read yet.
+    bounds: Vec<u8>,
     code: Code,
 }
 

@@ -12,6 +12,7 @@ use wasmparser::{
     ValType, ValidPayload, Validator, WasmFeatures,
 };
 
+use crate::bounds::BOUNDS_SECTION;
 use crate::encode::{Draft, Encoder};
 use crate::error::LoadError;
 use crate::limits::Limits;
@@ -281,6 +282,8 @@ impl Loader<'_> {
                 Payload::CustomSection(section) => {
                     if let KnownCustom::Name(names) = section.as_known() {
                         read_names(&mut self.module.names, names);
+                    } else if section.name() == BOUNDS_SECTION {
+                        self.module.bounds.extend_from_slice(section.data());
                     }
                 }
                 _ => {}

@@ -7,17 +7,18 @@
 //! (`verify`).
 
 use crate::fill;
+use crate::journal::REACHED;
 use crate::machine::RecordedMachine;
 use crate::record::Level;
 use crate::snapshot::{SnapshotError, SnapshotPosition, check_digest};
 use crate::table::Table;
-use crate::trace::{Ending, OpenError, ending, first_chunk};
+use crate::trace::{Ending, OpenError, ending, facts, first_chunk};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use wavelock_abi::Frame;
 use wavelock_machine::PageSlot;
 use wavelock_system::{Input, World};
-use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, TraceError, TraceReader, read_frames};
+use wavelock_trace::{CHUNK_HEAD, Chain, ChunkKind, Digest, TraceError, TraceReader, read_frames};
 
 /// The location of a chunk: its offset, its header, and its length without the header.
 pub(crate) struct ChunkLocation {
@@ -41,6 +42,10 @@ pub struct Archive<R> {
     /// The inputs that a live machine was given, and the first frame that is not recorded.
     inputs: Vec<(Frame, Input)>,
     frames_end: Frame,
+    /// The digest after the last recorded frame.
+    last_digest: Option<Digest>,
+    /// The frame up to which time has passed, as far as recorded.
+    reached: Frame,
     /// The snapshot that the run was resumed from.
     origin: Option<SnapshotPosition>,
 }
@@ -57,8 +62,8 @@ impl<R: Read + Seek> Archive<R> {
         let mut offset = reader.offset();
         let (mut pages, mut snapshots, mut end_spot, mut begins) =
             (Vec::new(), Vec::new(), None, false);
-        let (mut inputs, mut frames): (Vec<ChunkLocation>, Option<ChunkLocation>) =
-            (Vec::new(), None);
+        let (mut inputs, mut frames, mut facts): (Vec<ChunkLocation>, _, _) =
+            (Vec::new(), None, None);
         let length = input.seek(SeekFrom::End(0)).map_err(TraceError::Io)?;
         while offset + CHUNK_HEAD as u64 <= length {
             input.seek(SeekFrom::Start(offset)).map_err(TraceError::Io)?;
@@ -78,6 +83,7 @@ impl<R: Read + Seek> Archive<R> {
                 }
                 ChunkKind::Frames => frames = Some(spot),
                 ChunkKind::Inputs => inputs.push(spot),
+                ChunkKind::Telemetry => facts = Some(spot),
                 ChunkKind::End => end_spot = Some(spot),
                 _ => {}
             }
@@ -101,10 +107,13 @@ impl<R: Read + Seek> Archive<R> {
             ending,
             inputs: Vec::new(),
             frames_end: Frame::ZERO,
+            last_digest: None,
+            reached: Frame::ZERO,
             origin: None,
         };
         if archive.machine.spec.live {
             archive.read_inputs(&inputs, frames.as_ref())?;
+            archive.read_reached(facts.as_ref())?;
         }
         if begins {
             archive.origin = Some(archive.place(0)?);
@@ -124,13 +133,39 @@ impl<R: Read + Seek> Archive<R> {
             let read = read.map_err(OpenError::Machine)?;
             self.inputs.extend(read);
         }
+        // A journal has inputs in the order in which they were given.
+        self.inputs.sort_by_key(|(frame, _)| *frame);
         if let Some(spot) = frames {
             let payload = read_spot(&mut self.input, spot)?;
             let frames = read_frames(&payload).map_err(OpenError::Frames)?;
             let last = frames.last().map(|frame| Frame(frame.frame.saturating_add(1)));
             self.frames_end = last.unwrap_or_default();
+            self.last_digest = frames.last().map(|frame| frame.digest);
         }
         Ok(())
+    }
+
+    /// Reads up to which frame time has passed, if the last facts of a journal say so.
+    fn read_reached(&mut self, spot: Option<&ChunkLocation>) -> Result<(), OpenError> {
+        let Some(spot) = spot else { return Ok(()) };
+        let payload = read_spot(&mut self.input, spot)?;
+        let reached = facts(&payload).into_iter().find(|(name, _)| name == REACHED);
+        let reached = reached.and_then(|(_, frame)| frame.parse().ok()).map(Frame);
+        self.reached = reached.unwrap_or_default();
+        Ok(())
+    }
+
+    /// The last recorded frame of a live machine with the run digest after it.
+    #[must_use]
+    pub fn last_frame(&self) -> Option<(Frame, Digest)> {
+        self.last_digest.map(|digest| (Frame(self.frames_end.0.saturating_sub(1)), digest))
+    }
+
+    /// The first frame of a live machine that the recording says nothing about: frames before it
+    /// have run, or had nothing to run.
+    #[must_use]
+    pub fn end(&self) -> Frame {
+        self.frames_end.max(self.reached)
     }
 
     /// Gives a live machine that was made from this trace the inputs it has not taken, and lets it

@@ -1,9 +1,10 @@
 //! Records runs, replays them, and finds the first difference.
 //!
-//! [`Recorder`] is a sink that writes a trace in the background while a world runs. [`Trace`] reads
-//! one from its start, complete or truncated; [`Archive`] reads parts of one at random. [`verify`]
-//! runs the machine of a trace again, on any number of workers, and stops at the first
-//! [`Divergence`]. A [`Timeline`] moves to any frame or step of a trace, forwards and backwards.
+//! [`Recorder`] is a sink that writes a trace in the background while a world runs; a [`Journal`]
+//! writes one that has each input before its frame has run. [`Trace`] reads one from its start,
+//! complete or truncated; [`Archive`] reads parts of one at random. [`verify`] runs the machine of
+//! a trace again, on any number of workers, and stops at the first [`Divergence`]. A [`Timeline`]
+//! moves to any frame or step of a trace, forwards and backwards.
 //!
 //! The law kept here: recording changes nothing about a run, and a disk error never stops one: it
 //! ends the recording at a chunk boundary and is reported.
@@ -50,6 +51,7 @@ mod certificates;
 mod compare;
 mod divergence;
 mod fill;
+mod journal;
 mod live;
 mod machine;
 mod record;
@@ -64,6 +66,7 @@ pub use archive::Archive;
 pub use certificates::{Recheck, Refused, Unsound, recheck};
 pub use compare::compare_traces;
 pub use divergence::{Divergence, MemoryPosition, Occurrence};
+pub use journal::Journal;
 pub use machine::{MachineError, RecordedMachine};
 pub use record::{ENGINE, Level, Recorded, Recorder};
 pub use snapshot::{Snapshot, SnapshotError, SnapshotPosition, write_snapshot};

@@ -3,9 +3,11 @@
 
 use crate::machine::{MachineError, Reader, RecordedMachine, put_bytes, put_number, words_of};
 use std::collections::BTreeSet;
-use wavelock_abi::{Cycles, Frame, LatencyClass, Priority, SessionId, Weight};
+use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
-use wavelock_system::{AskId, Control, Input, LaterModule, NewSession, OwnLimits, Recipient};
+use wavelock_system::{
+    AskId, Control, Input, LaterModule, NewSession, OwnLimits, Recipient, Replacement,
+};
 
 const BYTES: u64 = 0;
 const END: u64 = 1;
@@ -22,8 +24,9 @@ const HOLD: u64 = 4;
 const RELEASE: u64 = 5;
 const END_SESSION: u64 = 6;
 const START: u64 = 7;
-const LEASE: u64 = 8;
-const END_LEASE: u64 = 9;
+const REPLACE: u64 = 8;
+const LEASE: u64 = 10;
+const END_LEASE: u64 = 11;
 
 /// The hashes of modules whose bytes a trace has.
 pub(crate) type KnownModules = BTreeSet<[u8; 32]>;
@@ -50,6 +53,13 @@ pub(crate) fn put_inputs(
             }
             Input::Stop => put_number(out, STOP),
             Input::Control(Control::Start(new)) => put_start(new, known, out),
+            Input::Control(Control::Replace(replacement)) => {
+                let Replacement { session, module, carry } = &**replacement;
+                let head = [CONTROL, REPLACE, u64::from(session.0)];
+                head.iter().for_each(|&number| put_number(out, number));
+                put_module(module, known, out);
+                put_bytes(out, carry);
+            }
             Input::Control(control) => put_control(control, out),
             Input::Reply { ask, results } => {
                 put_number(out, REPLY);
@@ -61,7 +71,7 @@ pub(crate) fn put_inputs(
             }
             Input::Answers { lane, bytes } => {
                 put_number(out, ANSWERS);
-                put_number(out, u64::from(*lane));
+                put_number(out, u64::from(lane.0));
                 put_bytes(out, bytes);
             }
         }
@@ -97,7 +107,7 @@ fn put_control(control: &Control, out: &mut Vec<u8>) {
             put(END_LEASE, &[]);
             put_bytes(out, name.as_bytes());
         }
-        Control::Start(_) => {}
+        Control::Start(_) | Control::Replace(_) => {}
     }
 }
 
@@ -308,6 +318,11 @@ fn read_control(
         END_SESSION => Control::End { session },
         LEASE => Control::Lease { session, name: read_text(input)?.into() },
         END_LEASE => Control::EndLease { session, name: read_text(input)?.into() },
+        REPLACE => {
+            let module = read_module(input, machine)?;
+            let carry = input.bytes()?.into();
+            Control::Replace(Box::new(Replacement { session, module, carry }))
+        }
         _ => return Err(error),
     })
 }
@@ -357,7 +372,7 @@ fn read_input(
             }
         }
         ANSWERS => {
-            let lane = u16::try_from(input.number()?).map_err(|_| error)?;
+            let lane = LaneId(u16::try_from(input.number()?).map_err(|_| error)?);
             Input::Answers { lane, bytes: input.bytes()?.into() }
         }
         _ => return Err(error),

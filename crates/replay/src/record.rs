@@ -274,19 +274,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(mut self, summary: &RunSummary) -> Recorded {
         self.flush();
         self.flush_certificates();
-        let mut end = Vec::new();
-        put_number(&mut end, summary.outcome.map_or(u64::MAX, |outcome| outcome as u64));
-        end.extend_from_slice(&summary.digest.0);
-        put_number(&mut end, summary.frames);
-        put_number(&mut end, summary.steps);
-        put_number(&mut end, summary.sessions.len() as u64);
-        for session in &summary.sessions {
-            put_bytes(&mut end, session.name.as_bytes());
-            put_number(&mut end, session.outcome as u64);
-            put_number(&mut end, u64::from(session.exit as u32));
-            end.extend_from_slice(&session.digest.0);
-        }
-        self.hand_over(ChunkKind::End, end);
+        self.hand_over(ChunkKind::End, end_chunk(summary));
         let written = self.close();
         let written = written.unwrap_or(Written {
             bytes: 0,
@@ -380,6 +368,23 @@ impl Sink for Recorder<'_> {
             self.flush();
         }
     }
+}
+
+/// The payload of the chunk that ends a trace.
+pub(crate) fn end_chunk(summary: &RunSummary) -> Vec<u8> {
+    let mut end = Vec::new();
+    put_number(&mut end, summary.outcome.map_or(u64::MAX, |outcome| outcome as u64));
+    end.extend_from_slice(&summary.digest.0);
+    put_number(&mut end, summary.frames);
+    put_number(&mut end, summary.steps);
+    put_number(&mut end, summary.sessions.len() as u64);
+    for session in &summary.sessions {
+        put_bytes(&mut end, session.name.as_bytes());
+        put_number(&mut end, session.outcome as u64);
+        put_number(&mut end, u64::from(session.exit as u32));
+        end.extend_from_slice(&session.digest.0);
+    }
+    end
 }
 
 /// The build that writes the trace: telemetry, because no digest may depend on it.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
 use std::sync::Arc;
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Frame, LaneId, SessionId};
 use wavelock_system::{HostFailure, LoadError, Sink, Stage, World};
 use wavelock_trace::{Digest, Event, EventError, EventReader};
 
@@ -182,7 +182,7 @@ impl<R: Read + Seek> Timeline<R> {
             if self.world.stage() == Stage::Wave {
                 if self.world.step_in_wave() {
                     self.in_wave += 1;
-                    let lane = self.world.turn().unwrap_or(0);
+                    let lane = self.world.turn().unwrap_or(LaneId(0));
                     self.note_lane(lane);
                     return Ok(true);
                 }
@@ -430,14 +430,14 @@ impl<R: Read + Seek> Timeline<R> {
         push(&mut self.happened, None, &bytes[self.seen_boundary..]);
         self.seen_boundary = bytes.len();
         for lane in 0..self.world.spec().lanes {
-            self.note_lane(lane);
+            self.note_lane(LaneId(lane));
         }
     }
 
-    fn note_lane(&mut self, lane: u16) {
+    fn note_lane(&mut self, lane: LaneId) {
         let bytes = self.world.lane_events(lane);
-        let seen = &mut self.seen[usize::from(lane)];
-        push(&mut self.happened, Some(lane), &bytes[*seen..]);
+        let seen = &mut self.seen[usize::from(lane.0)];
+        push(&mut self.happened, Some(lane.0), &bytes[*seen..]);
         *seen = bytes.len();
     }
 }

@@ -246,7 +246,7 @@ impl<R: Read> Trace<R> {
 }
 
 /// Named facts, one per line. Malformed lines are skipped.
-fn facts(payload: &[u8]) -> Vec<(String, String)> {
+pub(crate) fn facts(payload: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(payload);
     let fact =
         |line: &str| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned()));

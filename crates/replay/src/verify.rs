@@ -132,6 +132,7 @@ impl OwnedFrame {
                         | Event::Control { .. }
                         | Event::ControlRefused { .. }
                         | Event::Start { .. }
+                        | Event::Replace { .. }
                         | Event::Jump { .. }
                 )
             )
@@ -289,7 +290,8 @@ impl<R: Read> Comparison<'_, R> {
             let found = "no frame: nothing happens in it";
             self.divergence = Some(Divergence::plain(expected.frame, &recorded, found));
         } else if self.ending.as_ref().is_some_and(|ending| ending.outcome != u64::MAX) {
-            self.divergence = Some(Divergence::plain(frame, "the end of the run", "it goes on"));
+            self.divergence =
+                Some(Divergence::plain(frame, "the end of the run", "the run continues"));
         }
     }
 

@@ -98,7 +98,16 @@ fn a_live_machine_whose_inputs_come_late_or_are_forgotten_is_found() {
         planted.inputs.retain(|given| !is_hold(given));
         as_they_come(&planted, workers)
     };
-    for planted in [&late as wavelock_soak::LiveDriver<'_>, &forgotten] {
+    let not_carried = |case: &wavelock_generate::LiveCase, workers: usize| {
+        let mut planted = case.clone();
+        for (_, input) in &mut planted.inputs {
+            if let Input::Control(Control::Replace(replacement)) = input {
+                replacement.carry = [].into();
+            }
+        }
+        as_they_come(&planted, workers)
+    };
+    for planted in [&late as wavelock_soak::LiveDriver<'_>, &forgotten, &not_carried] {
         let (tally, failure) = soak_live(settings, planted, &mut |_| true);
         assert!(failure.is_some() && tally.machines < 4, "{tally:?}");
     }

@@ -457,6 +457,58 @@ impl Group {
             self.loans_revoked(from, lenders);
         }
     }
+
+    /// A session begins anew: of the contexts that it owns, those on lane `home` that are `kept`
+    /// stay, with their refills, and notify nobody; every other one is revoked.
+    pub(crate) fn revoke_other_contexts(
+        &mut self,
+        home: LaneIndex,
+        session: SessionId,
+        kept: &[ContextRef],
+    ) {
+        for lane in LaneIndex::all(&self.lanes) {
+            let kernel = &mut self.lanes[lane].kernel;
+            let owned = kernel.contexts().filter(|view| view.parameters.owner == session.0);
+            let owned: Vec<ContextRef> = owned.map(|view| view.context).collect();
+            let mut lenders = Vec::new();
+            for context in owned {
+                if lane == home && kept.contains(&context) {
+                    let silent = kernel.set_context_timeout(context, None);
+                    debug_assert!(silent.is_ok(), "it is live");
+                    // What the old module was not told is of no use to the new one.
+                    let _ = kernel.take_notification(context);
+                } else {
+                    let _ = kernel.revoke_context(context, |lender| lenders.push(lender));
+                }
+            }
+            self.lanes[lane].log_context_events();
+            self.loans_revoked(lane, lenders);
+        }
+    }
+
+    /// The capabilities of a session as at load, with these contexts, which are bound to its first
+    /// coroutine.
+    pub(crate) fn grant_again(
+        &mut self,
+        spec: &MachineSpec,
+        lane: LaneIndex,
+        session: SessionId,
+        contexts: &[ContextRef],
+    ) {
+        for grant in spec.grants.iter().filter(|grant| grant.session == session) {
+            let (capability, name) = granted(grant.grant);
+            self.name_capability(session, capability, name);
+        }
+        let first = self.sessions[self.local[session]].tasks.live_at(0).kernel;
+        let of_session = spec.contexts.iter().filter(|context| context.session == session);
+        for (of_spec, &context) in of_session.zip(contexts) {
+            let bound = self.lanes[lane].kernel.bind_context(context, first);
+            debug_assert!(bound.is_ok(), "its holder ended, and the first one has none: {bound:?}");
+            self.lanes[lane].log_bound(context, Tag::new(session.0, 0));
+            self.name_capability(session, Capability::Context(context), &of_spec.name);
+        }
+        self.lanes[lane].log_context_events();
+    }
 }
 
 impl LaneState {
@@ -473,7 +525,7 @@ impl LaneState {
     }
 
     /// A context was made on this lane.
-    fn log_made(&mut self, context: ContextRef, parameters: &ContextParameters) {
+    pub(crate) fn log_made(&mut self, context: ContextRef, parameters: &ContextParameters) {
         self.log.event(&Event::Context {
             context: u64::from(context.slot),
             owner: u64::from(parameters.owner),
@@ -523,11 +575,7 @@ pub(crate) fn grant(
         lane_positions[usize::from(spec.sessions[session.0 as usize].placement.home())]
     };
     for grant in &spec.grants {
-        let (capability, name) = match grant.grant {
-            Grant::Control => (Capability::Control, CONTROL_NAME),
-            Grant::Policy => (Capability::Policy, POLICY_NAME),
-            Grant::Isolation => (Capability::Isolation, ISOLATION_NAME),
-        };
+        let (capability, name) = granted(grant.grant);
         groups[home(grant.session).0.get()].name_capability(grant.session, capability, name);
     }
     for context in &spec.contexts {
@@ -536,6 +584,15 @@ pub(crate) fn grant(
             .map_err(|refusal| LoadError::Context { context: context.name.clone(), refusal })?;
     }
     Ok(())
+}
+
+/// A grant as a capability, and its name.
+const fn granted(grant: Grant) -> (Capability, &'static str) {
+    match grant {
+        Grant::Control => (Capability::Control, CONTROL_NAME),
+        Grant::Policy => (Capability::Policy, POLICY_NAME),
+        Grant::Isolation => (Capability::Isolation, ISOLATION_NAME),
+    }
 }
 
 /// The kernel's parameters of a context of the manifest.

@@ -1,5 +1,5 @@
 //! Control inputs: what an operator or embedder changes about sessions of a live machine while it
-//! runs (semantics 84 to 87).
+//! runs (semantics 84 to 91).
 //!
 //! ```text
 //!   give ──▶ check_control ──▶ the queue ──▶ begin_frame ──▶ control ──▶ Event::Control
@@ -18,13 +18,14 @@ use crate::group::Group;
 use crate::index::LaneIndex;
 use crate::live::GiveError;
 use crate::load::check_caps;
+use crate::replace::Replacement;
 use crate::spec::MachineSpec;
 use crate::start::NewSession;
 use crate::world::{Sink, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{CoroutineRef, Cycles, Errno, Frame, LaneId, SessionId, Weight};
+use wavelock_abi::{ContextRef, CoroutineRef, Cycles, Errno, Frame, LaneId, SessionId, Weight};
 use wavelock_kernel::{
     CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, LeaseEnd, LeaseRefusal,
     Share, Sharing,
@@ -88,6 +89,8 @@ pub enum Control {
     },
     /// A session starts. Its number follows those of the sessions that were given before.
     Start(Box<NewSession>),
+    /// A session begins anew with another module.
+    Replace(Box<Replacement>),
 }
 
 impl Control {
@@ -103,6 +106,7 @@ impl Control {
             | Self::End { session }
             | Self::Lease { session, .. }
             | Self::EndLease { session, .. } => Some(*session),
+            Self::Replace(replacement) => Some(replacement.session),
             Self::Start(_) => None,
         }
     }
@@ -111,6 +115,7 @@ impl Control {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Start(new) => new.size(),
+            Self::Replace(replacement) => replacement.size(),
             Self::Context { name, .. } | Self::Lease { name, .. } | Self::EndLease { name, .. } => {
                 name.len() as u64
             }
@@ -132,8 +137,9 @@ impl Control {
             Self::Release { .. } => (5, [0; 3]),
             Self::End { .. } => (6, [0; 3]),
             Self::Start(_) => (7, [0; 3]),
-            Self::Lease { .. } => (8, [context, 0, 0]),
-            Self::EndLease { .. } => (9, [context, 0, 0]),
+            Self::Replace(_) => (8, [0; 3]),
+            Self::Lease { .. } => (10, [context, 0, 0]),
+            Self::EndLease { .. } => (11, [context, 0, 0]),
         }
     }
 }
@@ -161,6 +167,16 @@ errors! {
             /// Why.
             refusal: LeaseRefusal,
         } => "session {session} gets no lease: {refusal}",
+        /// The session cannot have its context again.
+        Replace {
+            /// The session.
+            session: u32,
+            /// The budget of the context.
+            budget: Cycles,
+            /// Why.
+            refusal: ContextRefusal,
+        } => "session {session} is not replaced: its context with a budget of {} cycles ended with it, \
+              and cannot be made again: {refusal}" (budget.0),
     }
 }
 
@@ -175,9 +191,10 @@ impl ControlRefusal {
             };
             return [u64::from(code.code().unsigned_abs()), 0, 0];
         }
-        let (Self::Context { refusal, .. }, Control::Context { budget, .. }) = (self, control)
-        else {
-            return [0; 3];
+        let (refusal, budget) = match (self, control) {
+            (Self::Context { refusal, .. }, Control::Context { budget, .. })
+            | (Self::Replace { refusal, budget, .. }, _) => (refusal, budget),
+            _ => return [0; 3],
         };
         let allowed = match refusal {
             ContextRefusal::Denied(denied) => denied.fits.unwrap_or_default(),
@@ -226,6 +243,9 @@ impl World {
     ) -> Result<Option<Arc<MachineSpec>>, GiveError> {
         match control {
             Control::Start(new) => return self.plan_start(frame, new).map(Some),
+            Control::Replace(replacement) => {
+                return self.plan_replacement(frame, replacement).map(Some);
+            }
             Control::Cap { session, cap } if cap.is_some() => {
                 let mut spec = (**self.planned()).clone();
                 spec.sessions[session.0 as usize].cap = *cap;
@@ -249,9 +269,11 @@ impl World {
     /// Refuses what the state of the machine forbids now, at the boundary before its frame.
     pub(crate) fn check_control_now(&self, control: &Control) -> Result<(), GiveError> {
         match control.session() {
+            _ if matches!(control, Control::Replace(_)) => Ok(()),
             Some(session)
                 if (session.0 as usize) < self.session_groups.len()
-                    && self.session_ref(session).ended.is_some() =>
+                    && self.session_ref(session).ended.is_some()
+                    && !self.begins_anew(session) =>
             {
                 Err(GiveError::Ended { session: session.0 })
             }
@@ -261,6 +283,17 @@ impl World {
 }
 
 impl Group {
+    /// Cancels every coroutine of a session, lane by lane.
+    pub(crate) fn cancel_session(&mut self, session: SessionId) {
+        let at = self.local[session];
+        let lanes = self.sessions[at].lanes.clone();
+        for lane in LaneIndex::all(&self.lanes) {
+            if lanes.contains(&self.lanes[lane].id) {
+                self.cancel_lane(lane, at);
+            }
+        }
+    }
+
     /// Takes back every hold of an operator on its lanes.
     pub(crate) fn release_holds(&mut self) {
         for lane in &mut self.lanes {
@@ -293,6 +326,7 @@ impl World {
         let (what, [first, second, third]) = control.numbers(context.unwrap_or(0) as u64);
         let session_number = u64::from(session.0);
         match self.apply(session, control) {
+            Ok(()) if matches!(control, Control::Replace(_)) => {}
             Ok(()) => {
                 self.emit(&Event::Control { session: session_number, what, first, second, third });
             }
@@ -306,6 +340,9 @@ impl World {
     }
 
     fn apply(&mut self, session: SessionId, control: &Control) -> Result<(), ControlRefusal> {
+        if let Control::Replace(replacement) = control {
+            return self.replace(replacement);
+        }
         if self.session_ref(session).ended.is_some() {
             return Err(ControlRefusal::Ended { session: session.0 });
         }
@@ -326,7 +363,7 @@ impl World {
             Control::End { .. } => self.end_by_host(session),
             Control::Lease { name, .. } => return self.lease_by_host(session, name),
             Control::EndLease { name, .. } => self.end_lease_by_host(session, name),
-            Control::Start(new) => self.start(new),
+            Control::Start(_) | Control::Replace(_) => {}
         }
         Ok(())
     }
@@ -393,10 +430,8 @@ impl World {
         budget: Cycles,
     ) -> Result<(), ControlRefusal> {
         let refused = |refusal| ControlRefusal::Context { session: session.0, refusal };
-        let state = self.session_ref(session);
-        let (home, table) = (state.home(), state.capabilities.as_ref());
-        let found = table.and_then(|table| table.get(table.named(name.as_bytes())?));
-        let Some(Capability::Context(context)) = found else {
+        let home = self.session_ref(session).home();
+        let Some(context) = self.context_by_name(session, name) else {
             return Err(refused(ContextRefusal::Off));
         };
         let lane = self.lane(home);
@@ -427,22 +462,24 @@ impl World {
         self.settle_ended_leases();
     }
 
-    fn end_by_host(&mut self, session: SessionId) {
-        let group = self.session_group(session);
-        let at = group.local[session];
-        group.sessions[at].ended_by_host = true;
-        let lanes = group.sessions[at].lanes.clone();
-        for lane in LaneIndex::all(&group.lanes) {
-            if lanes.contains(&group.lanes[lane].id) {
-                group.cancel_lane(lane, at);
-            }
+    /// The context of a name of the description, while the session has it.
+    pub(crate) fn context_by_name(&self, session: SessionId, name: &str) -> Option<ContextRef> {
+        let table = self.session_ref(session).capabilities.as_ref()?;
+        match table.get(table.named(name.as_bytes())?)? {
+            Capability::Context(context) => Some(context),
+            _ => None,
         }
+    }
+
+    fn end_by_host(&mut self, session: SessionId) {
+        self.session(session).ended_by_host = true;
+        self.session_group(session).cancel_session(session);
         self.settle_ends();
     }
 
     /// What ends mean for other lanes takes effect at once, in the order of a wave's end: no wave
     /// may follow in this frame.
-    fn settle_ends(&mut self) {
+    pub(crate) fn settle_ends(&mut self) {
         for group in &mut self.groups {
             for lane in LaneIndex::all(&group.lanes) {
                 while !group.lanes[lane].requests.is_empty() {

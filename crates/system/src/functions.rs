@@ -22,7 +22,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use wavelock_abi::{Cycles, FaultCode, Frame, SessionId};
+use wavelock_abi::{Cycles, FaultCode, Frame, LaneId, SessionId};
 use wavelock_machine::Memory;
 use wavelock_module::{FunctionType, ValueType};
 use wavelock_trace::Event;
@@ -373,9 +373,9 @@ impl crate::world::World {
     }
 
     /// The answers that a lane's calls take in this frame.
-    pub(crate) fn follow_answers(&mut self, lane: u16, bytes: Box<[u8]>) {
-        if lane < self.spec.lanes {
-            self.lane(lane).answers.script = Some(Script { bytes, at: 0 });
+    pub(crate) fn follow_answers(&mut self, lane: LaneId, bytes: Box<[u8]>) {
+        if lane.0 < self.spec.lanes {
+            self.lane(lane.0).answers.script = Some(Script { bytes, at: 0 });
         }
     }
 
@@ -387,7 +387,7 @@ impl crate::world::World {
         for lane in 0..self.spec.lanes {
             let answers = &mut self.lane(lane).answers;
             if !answers.bytes.is_empty() {
-                sink.answers(frame, lane, &answers.bytes);
+                sink.answers(frame, LaneId(lane), &answers.bytes);
             }
             answers.bytes.clear();
             answers.script = None;

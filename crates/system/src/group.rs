@@ -396,7 +396,8 @@ impl Group {
             self.answer_joiners(lane, TaskIndex { session, slot: joiners }, status, value);
             self.sessions[session].tasks.joined_at_end(reference, status);
         }
-        if self.sessions[session].tasks.live() == 0 {
+        let state = &self.sessions[session];
+        if state.tasks.live() == 0 && !state.is_replaced {
             self.end_session(lane, session);
         }
     }

@@ -142,10 +142,10 @@ pub(crate) enum Target {
     Away { home: u16, credit: u32 },
 }
 
-/// Dispatch and answers.
 /// Names of ports that were not found and are kept.
 const MISSED_KEPT: usize = 4;
 
+/// Dispatch and answers.
 impl Group {
     /// Performs the host operation that the running coroutine stopped for.
     pub(crate) fn host_operation(&mut self, site: Site<'_>) -> Flow {

@@ -61,6 +61,34 @@ impl Default for Coming {
     }
 }
 
+/// What happens to unread events at the end of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(crate) enum Unread {
+    /// They are dropped.
+    #[default]
+    Dropped = 0,
+    /// They are kept: the session reads its input as a stream.
+    Kept = 1,
+    /// They are kept until the next is taken, which is what a replaced session begins with.
+    KeptUntilTaken = 2,
+}
+
+impl Unread {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Dropped),
+            1 => Some(Self::Kept),
+            2 => Some(Self::KeptUntilTaken),
+            _ => None,
+        }
+    }
+
+    const fn of(is_stream: bool) -> Self {
+        if is_stream { Self::Kept } else { Self::Dropped }
+    }
+}
+
 /// The input of one session that it has not read.
 ///
 /// `input` takes whole events of the current frame; `fd_read` reads the same events as a stream.
@@ -75,8 +103,8 @@ pub(crate) struct InputQueue {
     pub(crate) coming: Coming,
     /// Bytes of `events`. Not state: it follows from them.
     pub(crate) held: u64,
-    /// The session reads its input as a stream.
-    pub(crate) stream: bool,
+    /// What happens to `events` at the end of a frame.
+    pub(crate) unread: Unread,
     /// Coroutines that wait in `fd_read`, first come first.
     pub(crate) waiting: WaitQueue<u32>,
     pub(crate) next_ticket: u64,
@@ -85,8 +113,27 @@ pub(crate) struct InputQueue {
 }
 
 impl InputQueue {
-    pub(crate) fn new(coming: Coming, stream: bool) -> Self {
-        Self { coming, stream, ..Self::default() }
+    pub(crate) fn new(coming: Coming, is_stream: bool) -> Self {
+        Self { coming, unread: Unread::of(is_stream), ..Self::default() }
+    }
+
+    /// The input of a session that begins anew with these bytes: they come before what was not
+    /// read. The rest of an event that was read in part is dropped; returns how many were.
+    pub(crate) fn begin_anew(&mut self, carry: &[u8], is_stream: bool) -> u64 {
+        let dropped = u64::from(self.read > 0);
+        if dropped > 0 {
+            self.take_event();
+        }
+        self.dropped += dropped;
+        self.unread = Unread::of(is_stream);
+        if !carry.is_empty() {
+            self.held += carry.len() as u64;
+            self.events.push_front(carry.into());
+            if !is_stream {
+                self.unread = Unread::KeptUntilTaken;
+            }
+        }
+        dropped
     }
 
     pub(crate) fn deliver(&mut self, bytes: Box<[u8]>) {
@@ -131,6 +178,9 @@ impl InputQueue {
         if let Some(event) = self.events.pop_front() {
             self.held -= event.len() as u64;
         }
+        if self.unread == Unread::KeptUntilTaken {
+            self.unread = Unread::Dropped;
+        }
         self.read = 0;
     }
 
@@ -159,7 +209,7 @@ impl InputQueue {
     /// The frame ended: unread events are dropped, unless the session reads a stream. Returns their
     /// number.
     pub(crate) fn end_frame(&mut self) -> u64 {
-        if self.stream {
+        if self.unread != Unread::Dropped {
             return 0;
         }
         let dropped = self.events.len() as u64;

@@ -438,6 +438,16 @@ impl Group {
     /// A session ends: so do the leases of its coroutines, and those it asked for. Those of other
     /// lanes at the wave's end.
     pub(crate) fn end_leases(&mut self, lane: LaneIndex, session: SessionIndex) {
+        self.end_leases_because(lane, session, LeaseEnd::SessionEnded);
+    }
+
+    /// The same, for another reason.
+    pub(crate) fn end_leases_because(
+        &mut self,
+        lane: LaneIndex,
+        session: SessionIndex,
+        reason: LeaseEnd,
+    ) {
         let id = self.sessions[session].id;
         let concerns = |lease: &LeaseState| {
             lease.is_live() && (lease.session == id.0 || lease.owner == Some(id.0))
@@ -445,14 +455,14 @@ impl Group {
         for state in &mut self.lanes {
             let now = state.kernel.clock();
             if state.kernel.lease().is_some_and(concerns) {
-                state.end_lease(LeaseEnd::SessionEnded, now, now);
+                state.end_lease(reason, now, now);
             }
         }
         let at = self.lanes[lane].kernel.clock();
         for &(other, state) in self.lease_views.iter().filter(|(_, state)| concerns(state)) {
             if self.lanes.iter().all(|own| own.id != other) {
                 let lease = LeaseRef { lane: LaneId(other), generation: state.generation };
-                let what = LeaseWish::End(lease, LeaseEnd::SessionEnded);
+                let what = LeaseWish::End(lease, reason);
                 self.lanes[lane].lease_asks.push(LeaseAsk { what, by: None, at });
             }
         }
@@ -742,7 +752,8 @@ impl World {
             return Some(lacking(Evidence::HousekeepingElsewhere, Some(first)));
         }
         let is_bound = |session: &&SessionId| {
-            let is_over = self.session_ref(**session).ended.is_some();
+            // One that has ended can begin anew in a live machine.
+            let is_over = self.session_ref(**session).ended.is_some() && !self.spec.live;
             !is_over && !matches!(self.stays(**session), None | Some(MoveBan::Call))
         };
         let session = *others.iter().find(is_bound)?;
@@ -893,11 +904,10 @@ impl World {
     }
 
     /// A channel got a sender: an active lease of its owner ends, unless it is a wake source of it.
-    pub(crate) fn lease_is_rewired(&mut self, channel: usize) {
-        let owner = self.spec.channels[channel].owner;
-        for lease in 0..self.spec.leases.len() {
-            let spec = &self.spec.leases[lease];
-            if spec.session == owner && !spec.wakes.contains(&channel) {
+    pub(crate) fn lease_is_rewired(&mut self, channel: ChannelId) {
+        let leases = self.groups[0].shared.leases.clone();
+        for (lease, shared) in leases.iter().enumerate() {
+            if shared.session == channel.owner && !shared.wakes.contains(&channel) {
                 let now = self.lane_ref(self.lease_lane(lease)).kernel.clock();
                 let is_active =
                     self.lease_of(lease).is_some_and(|state| state.phase == LeasePhase::Active);
@@ -960,8 +970,8 @@ impl World {
 
     /// The session that has a lane to itself, for the checker of certificates.
     #[must_use]
-    pub fn leased_to(&self, lane: u16) -> Option<SessionId> {
-        let kernel = &self.lane_ref(lane).kernel;
+    pub fn leased_to(&self, lane: LaneId) -> Option<SessionId> {
+        let kernel = &self.lane_ref(lane.0).kernel;
         let lease = kernel.lease().filter(|_| kernel.is_quiet());
         lease.map(|lease| SessionId(lease.session))
     }

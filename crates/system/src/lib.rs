@@ -6,24 +6,26 @@
 //!    (`spec`, `authority`). Its canonical bytes start the run digest (`identity`, over `codec`).
 //! 2. *Loading*: [`World::load`] checks a spec, links modules to the guest interface, and makes
 //!    sessions, channels and first coroutines (`load`).
-//! 3. *A session*: coroutines (`task`, `random`), channels (`channel`, `queue`), who waits for
-//!    what (`wait`, `watch`), input and observables (`input`, `observe`). `index` has the types
-//!    that name positions.
-//! 4. *A group* of lanes and their sessions, which a worker can own for a wave ([`Group`]): steps
+//! 3. *A session* (`session`): coroutines (`task`, `random`), channels (`channel`, `queue`), who
+//!    waits for what (`wait`, `watch`), input and observables (`input`, `observe`). `index` has the
+//!    types that name positions.
+//! 4. *A group* of lanes and their sessions, which a worker can own for a wave (`group`): steps
 //!    (`step`), with a fast path that runs many slices at once (`batch`).
-//! 5. *Host operations*: the guest interface (`host`), functions of the embedder
-//!    (`functions`), calls with an answer (`call`), contexts (`context`), caps (`cap`), WASI
-//!    (`wasi`), and how coroutines and sessions end (`ending`, `kill`).
+//! 5. *Host operations*: the guest interface (`host`), functions of the embedder (`functions`;
+//!    `ask` for those that reply in a later frame), calls with an answer (`call`), contexts
+//!    (`context`), caps (`cap`), WASI (`wasi`), and how coroutines and sessions end (`ending`,
+//!    `kill`).
 //! 6. *The end of a wave*: effects cross lanes in one order (`boundary`, `parcels`; `rules` can be
 //!    broken by tests), and sessions move (`moves`).
 //! 7. *The frame loop*: [`World::run`] runs frames until every session has ended, none can
-//!    continue, or the frame limit is reached (`world`, `deadlock`). `live`
-//!    takes inputs while it runs. `choose` replaces picks, `fork` continues under another policy,
-//!    `probe` stops inside a slice.
-//! 8. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
+//!    continue, or the frame limit is reached (`world`, `deadlock`). `choose` replaces picks,
+//!    `fork` continues under another policy, `probe` stops inside a slice.
+//! 8. *Live machines*: inputs while a machine runs (`live`), among them those that change, start
+//!    and replace sessions (`control`, `start`, `replace`).
+//! 9. *Reports*, which change nothing: summaries (`report`), inspection (`look`), costs (`profile`,
 //!    `wave_profile`, `books`).
-//! 9. *State*: a whole machine between two frames as bytes, and back (`state`); or kept in memory
-//!    to return to (`snapshot`).
+//! 10. *State*: a whole machine between two frames as bytes, and back (`state`); or kept in memory
+//!     to return to (`snapshot`).
 //!
 //! Law: the run digest is a function of the spec, the modules and the inputs. A driver that runs
 //! the groups of an open wave in another order, or at once, gets the same run, because groups share
@@ -62,6 +64,7 @@ mod spec;
 mod control;
 mod live;
 mod load;
+mod replace;
 mod start;
 
 mod channel;
@@ -137,6 +140,7 @@ pub use load::{
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
+pub use replace::Replacement;
 pub use report::{Cycles, LaneSummary, RunSummary, SessionSummary};
 pub use session::{FaultRecord, FaultStack, LostStack, SessionOutcome};
 pub use snapshot::Snapshot;

@@ -20,7 +20,7 @@ use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use wavelock_abi::{Cycles, Frame, SessionId};
+use wavelock_abi::{Cycles, Frame, LaneId, SessionId};
 
 /// Bytes of one input of a live machine.
 pub const MOST_INPUT_BYTES: u64 = 16 << 20;
@@ -37,7 +37,7 @@ pub const MOST_UNREAD_BYTES: u64 = 16 << 20;
 /// Input events that a session of a live machine keeps unread.
 pub const MOST_UNREAD_EVENTS: usize = 1 << 16;
 
-/// What a live machine is told from outside, at the start of a frame.
+/// What a live machine gets from outside, at the start of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// An input event.
@@ -67,7 +67,7 @@ pub enum Input {
     /// take these answers instead of calling. In no digest.
     Answers {
         /// The lane.
-        lane: u16,
+        lane: LaneId,
         /// The answers, as [`Sink::answers`](crate::Sink::answers) had them.
         bytes: Box<[u8]>,
     },
@@ -297,11 +297,16 @@ impl World {
         if let Some(spec) = planned {
             self.note_planned(frame, spec);
         }
-        let frame = self.groups[0].shared.rules.reply_frame(frame, &input);
+        let frame = self.groups[0].shared.rules.input_frame(frame, &input);
         self.waiting_bytes += input.size();
         self.note_reply(&input);
         let at = self.inputs.partition_point(|given| given.frame <= frame);
         self.inputs.insert(at, Given { frame, input });
+    }
+
+    /// The inputs that wait for their frames, in the order in which they will be taken.
+    pub fn inputs_to_come(&self) -> impl Iterator<Item = (Frame, &Input)> {
+        self.inputs.iter().map(|given| (given.frame, &given.input))
     }
 
     /// Whether an input can be given; if it adds a session, the description with it.

@@ -13,7 +13,7 @@ use crate::world::{Phase, World};
 use alloc::string::String;
 use alloc::vec::Vec;
 use wavelock_abi::{
-    ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, Priority, SessionId, Weight,
+    ChannelId, CoroutineName, CoroutineRef, Cycles, Frame, LaneId, Priority, SessionId, Weight,
 };
 use wavelock_kernel::{Candidate, Explanation, Lane, Ledger, Population, State};
 use wavelock_machine::Location;
@@ -24,7 +24,7 @@ pub struct CoroutineLook {
     /// Its name.
     pub name: CoroutineName,
     /// Its lane.
-    pub lane: u16,
+    pub lane: LaneId,
     /// Its state; `None` when it was spawned from another lane and is published at the wave's end.
     pub state: Option<State>,
     /// The cycles it consumed and the time it waited.
@@ -81,7 +81,7 @@ pub struct SessionUsage {
 #[derive(Clone, Debug)]
 pub struct LaneLook {
     /// Its number.
-    pub lane: u16,
+    pub lane: LaneId,
     /// Its clock.
     pub clock: Cycles,
     /// The end of its frame.
@@ -113,12 +113,12 @@ impl World {
     /// The lane that makes the next step of the open wave; `None` when the wave has none left, or
     /// no wave is open.
     #[must_use]
-    pub fn next_lane(&self) -> Option<u16> {
+    pub fn next_lane(&self) -> Option<LaneId> {
         let Phase::Wave(turn) = self.phase else { return None };
         let ready = |lane: &Lane| !lane.is_over() && lane.has_work();
         (turn..self.lane_positions.len())
             .find(|&lane| ready(self.kernel(lane as u16)))
-            .map(|lane| lane as u16)
+            .map(|lane| LaneId(lane as u16))
     }
 
     fn kernel(&self, lane: u16) -> &Lane {
@@ -133,9 +133,9 @@ impl World {
 
     /// A lane at this moment.
     #[must_use]
-    pub fn look_at_lane(&self, lane: u16) -> Option<LaneLook> {
-        self.lane_positions.get(usize::from(lane))?;
-        let kernel = self.kernel(lane);
+    pub fn look_at_lane(&self, lane: LaneId) -> Option<LaneLook> {
+        self.lane_positions.get(usize::from(lane.0))?;
+        let kernel = self.kernel(lane.0);
         Some(LaneLook {
             lane,
             clock: kernel.clock(),
@@ -191,7 +191,7 @@ impl World {
         let kernel = self.kernel(lane);
         Some(CoroutineLook {
             name,
-            lane,
+            lane: LaneId(lane),
             state: kernel.state(reference).ok(),
             ledger: kernel.ledger(reference).ok(),
             used: coroutine.used(),

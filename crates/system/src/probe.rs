@@ -35,7 +35,7 @@ impl World {
     /// Starts the next step of the open wave and runs it up to its `safepoints`-th safepoint and
     /// then `instructions` further. `None` when no step is left in the wave.
     pub fn probe(&mut self, safepoints: u64, instructions: u64) -> Option<Probe> {
-        let (group, lane) = self.lane_positions[usize::from(self.next_lane()?)];
+        let (group, lane) = self.lane_positions[usize::from(self.next_lane()?.0)];
         self.groups[group].probe(lane, safepoints, instructions)
     }
 

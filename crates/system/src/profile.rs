@@ -197,6 +197,16 @@ impl Profile {
         Self { countdown: Some(pieces), instructions, ..Self::default() }
     }
 
+    /// An empty one for the next module of its session.
+    pub(crate) fn begin_anew(&self) -> Self {
+        Self {
+            stacks: self.stacks.is_some().then(BTreeMap::new),
+            countdown: self.countdown,
+            instructions: self.instructions.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Pieces and instructions that were not run.
     pub(crate) fn left(&self) -> (u64, u64) {
         (self.countdown.unwrap_or(0), self.instructions.left)

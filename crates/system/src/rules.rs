@@ -1,8 +1,9 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
 //! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60),
-//! that snapshots keep holds (semantics 86), that senders to a leased lane are its wake sources
-//! (semantics 123), that replies arrive in their frame and are part of a snapshot (semantics 106),
-//! and that ends run without interruption.
+//! that snapshots keep holds (semantics 86), that a replaced session gets what was carried
+//! (semantics 91), that senders to a leased lane are its wake sources (semantics 123), that inputs
+//! arrive in their frame (semantics 80) and replies are part of a snapshot (semantics 106), and
+//! that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
@@ -49,8 +50,14 @@ impl Rules {
 
     /// The frame of an input that is given for `frame`.
     #[inline]
-    pub(crate) const fn reply_frame(self, frame: Frame, _input: &Input) -> Frame {
+    pub(crate) const fn input_frame(self, frame: Frame, _input: &Input) -> Frame {
         frame
+    }
+
+    /// What a replaced session begins with.
+    #[inline]
+    pub(crate) const fn carried(self, carry: &[u8]) -> &[u8] {
+        carry
     }
 
     /// The inputs to come after a return to a snapshot that holds these.

@@ -184,6 +184,9 @@ pub(crate) struct SessionState {
     pub(crate) ended: Option<SessionOutcome>,
     /// The host ends it: set for the length of the end.
     pub(crate) ended_by_host: bool,
+    /// The host replaces it: set while its old coroutines are canceled, so that it does not end
+    /// with the last.
+    pub(crate) is_replaced: bool,
     pub(crate) first_faulted: bool,
     pub(crate) faults: Vec<FaultRecord>,
     /// The stacks of `faults` of this process: not state.

@@ -239,7 +239,7 @@ pub struct MachineSpec {
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
-    /// The machine takes inputs while it runs, and ends when it is told to (semantics 80).
+    /// The machine takes inputs while it runs, and ends at a stop input (semantics 80).
     pub live: bool,
     /// Functions of the embedder that guests may import (semantics 100).
     pub host: HostImports,
@@ -318,6 +318,12 @@ impl MachineSpec {
         let costs = self.host.functions.iter().map(|function| function.cost);
         let found = modules.map(|module| module.code().gap()).chain(costs).max();
         most_gap(self.most_gap, found.unwrap_or(Cycles::ZERO))
+    }
+
+    /// The last frame at whose end the clocks of all lanes together fit 64 bits, with two frames
+    /// to spare.
+    pub(crate) fn countable_frames(&self) -> u64 {
+        (u64::MAX / self.frame_cycles.0 / u64::from(self.lanes)).saturating_sub(2)
     }
 
     /// The settings that every lane's kernel is made with.

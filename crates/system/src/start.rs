@@ -12,7 +12,7 @@
 
 use crate::channel::{Channel, Wiring};
 use crate::group::Group;
-use crate::index::SessionIndex;
+use crate::index::{LaneIndex, SessionIndex};
 use crate::input::{Coming, InputQueue};
 use crate::live::GiveError;
 use crate::load::{LoadError, check_memory, check_spec, make_session, publish_first, reads_stream};
@@ -185,13 +185,13 @@ impl NewSession {
 #[derive(Clone)]
 pub(crate) struct Planned {
     spec: Arc<MachineSpec>,
-    /// The frames of the inputs that add sessions, ascending.
-    starts: VecDeque<Frame>,
+    /// The frames of the inputs that change it, ascending, each with the number of sessions then.
+    changes: VecDeque<(Frame, u32)>,
 }
 
 impl MachineSpec {
     /// The position of a module, which is added if it is new.
-    fn module_of(&mut self, module: &LaterModule) -> usize {
+    pub(crate) fn module_of(&mut self, module: &LaterModule) -> usize {
         if !self.library.contains(module) {
             self.library.push(module.clone());
         }
@@ -232,18 +232,19 @@ impl World {
         self.planned().sessions.len() as u32
     }
 
-    /// An input that was checked adds to the description.
+    /// An input that was checked changes the description.
     pub(crate) fn note_planned(&mut self, frame: Frame, spec: Arc<MachineSpec>) {
-        let mut starts = self.planned.take().map_or_else(VecDeque::new, |planned| planned.starts);
-        starts.push_back(frame);
-        self.planned = Some(Planned { spec, starts });
+        let before = self.planned.take();
+        let mut changes = before.map_or_else(VecDeque::new, |planned| planned.changes);
+        changes.push_back((frame, spec.sessions.len() as u32));
+        self.planned = Some(Planned { spec, changes });
     }
 
-    /// The first of the inputs that add to the description was taken.
-    fn planned_taken(&mut self) {
+    /// The first of the inputs that change the description was taken.
+    pub(crate) fn planned_taken(&mut self) {
         let Some(planned) = &mut self.planned else { return };
-        planned.starts.pop_front();
-        if planned.starts.is_empty() {
+        planned.changes.pop_front();
+        if planned.changes.is_empty() {
             self.planned = None;
         }
     }
@@ -251,11 +252,9 @@ impl World {
     /// The sessions that there are when the last input of a frame is taken, as far as inputs are
     /// known.
     pub(crate) fn sessions_at(&self, frame: Frame) -> u32 {
-        let waiting = self.planned.as_ref().map_or(0, |planned| {
-            let mut frames = planned.starts.iter();
-            frames.position(|start| *start > frame).unwrap_or(planned.starts.len())
-        });
-        (self.session_groups.len() + waiting) as u32
+        let changes = self.planned.iter().flat_map(|planned| &planned.changes);
+        let last = changes.take_while(|(change, _)| *change <= frame).last();
+        last.map_or(self.session_groups.len() as u32, |(_, sessions)| *sessions)
     }
 
     /// The description with one more session, if the machine can have it.
@@ -264,36 +263,68 @@ impl World {
         frame: Frame,
         new: &NewSession,
     ) -> Result<Arc<MachineSpec>, GiveError> {
-        self.check_order(frame)?;
-        self.check_gap(&new.module)?;
-        let mut planned = (**self.planned()).clone();
-        new.describe(planned.amended())?;
-        let setting = |error| GiveError::Setting { error: Box::new(error) };
         if let Some(lane) = new.lane
             && let Some(lease) = self.lease_for(lane)
         {
             let (session, lease) = (new.name.clone(), lease.name.clone());
-            return Err(setting(LoadError::LeasedLane { session, lane, lease }));
+            let error = Box::new(LoadError::LeasedLane { session, lane, lease });
+            return Err(GiveError::Setting { error });
         }
+        self.plan(frame, &new.module, |planned| {
+            new.describe(planned)?;
+            Ok(planned.sessions.len() - 1)
+        })
+    }
+
+    /// The description with a change that brings a module for a session, if loading would take it.
+    pub(crate) fn plan(
+        &self,
+        frame: Frame,
+        module: &LaterModule,
+        change: impl FnOnce(&mut MachineSpec) -> Result<usize, GiveError>,
+    ) -> Result<Arc<MachineSpec>, GiveError> {
+        self.check_order(frame)?;
+        self.check_gap(module)?;
+        let mut planned = (**self.planned()).clone();
+        let session = change(planned.amended())?;
+        let setting = |error| GiveError::Setting { error: Box::new(error) };
         check_spec(&planned).map_err(setting)?;
         check_memory(&planned).map_err(setting)?;
-        let id = planned.sessions.len() - 1;
-        try_session(&planned, id).map_err(setting)?;
+        try_session(&planned, session).map_err(setting)?;
         Ok(Arc::new(planned))
     }
 
-    /// Inputs that add sessions are given in the order of their frames: their numbers follow it.
-    pub(crate) fn check_order(&self, frame: Frame) -> Result<(), GiveError> {
-        match self.planned.as_ref().and_then(|planned| planned.starts.back()) {
-            Some(&last) if last > frame => Err(GiveError::Order { frame: frame.0, last: last.0 }),
+    /// Inputs that bring modules are given in the order of their frames: the numbers of sessions,
+    /// and what they are checked against, follow it.
+    fn check_order(&self, frame: Frame) -> Result<(), GiveError> {
+        match self.planned.as_ref().and_then(|planned| planned.changes.back()) {
+            Some(&(last, _)) if last > frame => {
+                Err(GiveError::Order { frame: frame.0, last: last.0 })
+            }
             _ => Ok(()),
         }
     }
 
     /// The machine's `G` bounds later modules.
-    pub(crate) fn check_gap(&self, module: &LaterModule) -> Result<(), GiveError> {
+    fn check_gap(&self, module: &LaterModule) -> Result<(), GiveError> {
         let (found, most) = (module.module.code().gap(), self.spec.longest_gap());
         if found > most { Err(GiveError::Gap { found, most }) } else { Ok(()) }
+    }
+}
+
+impl Group {
+    /// The first coroutine of a session that is made while the machine runs.
+    pub(crate) fn spawn_first(
+        &mut self,
+        spec: &MachineSpec,
+        lane: LaneIndex,
+        id: SessionId,
+    ) -> Result<(), LoadError> {
+        publish_first(spec, self, lane, id)?;
+        let state = &mut self.lanes[lane];
+        let (session, lane) = (u64::from(id.0), u64::from(state.id));
+        state.log.event(&Event::Spawn { session, slot: 0, generation: 0, lane });
+        Ok(())
     }
 }
 
@@ -360,11 +391,7 @@ impl World {
         group_state.set_version += 1;
         self.group_lanes.push(LaneId(group_state.lanes[0].id));
         self.session_groups.push(group);
-        publish_first(spec, group_state, lane, id)?;
-        let state = &mut group_state.lanes[lane];
-        let (session, lane) = (u64::from(id.0), u64::from(state.id));
-        state.log.event(&Event::Spawn { session, slot: 0, generation: 0, lane });
-        Ok(())
+        group_state.spawn_first(spec, lane, id)
     }
 
     /// The host could not hold what was checked before.
@@ -398,7 +425,7 @@ impl World {
                 *handle
             } else {
                 let handle = self.add_sender(to, id, &spec.channels[channel].name);
-                self.lease_is_rewired(channel);
+                self.lease_is_rewired(to);
                 known.insert(to, handle);
                 handle
             };

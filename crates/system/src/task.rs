@@ -667,6 +667,11 @@ impl TaskTable {
     }
 
     /// The session is over: releases every slot and its memory. The totals stay.
+    pub(crate) fn begin_anew(&mut self) {
+        self.clear();
+        (self.unjoined_faults, self.unjoined_kills) = (0, 0);
+    }
+
     pub(crate) fn clear(&mut self) {
         let Self { peak, published, finished, faulted, unjoined_faults, unjoined_kills, .. } =
             *self;

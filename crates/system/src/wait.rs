@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_kept_and_gaps_hold_nobody() {
+    fn order_is_kept_and_gaps_are_empty() {
         let mut queue = WaitQueue::new();
         for number in 0..100u64 {
             queue.push(Ticket(number), number);

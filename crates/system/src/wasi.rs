@@ -9,6 +9,7 @@
 
 use crate::group::Group;
 use crate::host::{Done, HostResult, Refused, Region};
+use crate::input::Unread;
 use crate::session::SessionState;
 use crate::step::{Flow, Site};
 use crate::task::Wait;
@@ -222,7 +223,7 @@ impl Group {
         }
         let buffers = state.buffers(array)?;
         state.bytes(Region::new(read_at, 4))?;
-        state.input.stream = true;
+        state.input.unread = Unread::Kept;
         let session = u64::from(state.id.0);
         let available = state.input.available() as u64;
         if available == 0 && buffers.bytes > 0 && !state.input.finished() {

@@ -96,7 +96,7 @@ pub trait Sink {
     fn refused(&mut self, _frame: Frame, _control: &Control, _refusal: &ControlRefusal) {}
     /// What the embedder's functions answered on a lane in this frame, if any was called; comes
     /// before [`Sink::frame`].
-    fn answers(&mut self, _frame: Frame, _lane: u16, _answers: &[u8]) {}
+    fn answers(&mut self, _frame: Frame, _lane: LaneId, _answers: &[u8]) {}
     /// A frame is over: its boundary events and, where lanes keep them, each lane's events in lane
     /// order.
     fn frame(
@@ -212,7 +212,7 @@ pub struct World {
 /// Driving a machine.
 impl World {
     /// Runs to the end, sequentially: the definition that every other driver must equal. A live
-    /// machine ends when it is told to, or with its last frame.
+    /// machine ends with a stop input, or with its last frame.
     ///
     /// # Errors
     /// The host could not continue.
@@ -545,13 +545,10 @@ impl World {
         events.into_iter().flatten().min()
     }
 
-    /// The last frame the run may have: the manifest's limit, and what the clocks of all lanes
-    /// together can count.
+    /// The last frame the run may have: the manifest's limit, and what can be counted.
     pub(crate) fn last_frame(&self) -> Frame {
-        let countable =
-            (u64::MAX / self.spec.frame_cycles.0 / u64::from(self.spec.lanes)).saturating_sub(2);
         let limit = self.spec.max_frames.map_or(u64::MAX, |frames| frames.saturating_sub(1));
-        Frame(limit.min(countable))
+        Frame(limit.min(self.spec.countable_frames()))
     }
 
     /// FRAME_SYNC: the lanes' frames are hashed in lane order, output leaves in manifest order,
@@ -711,8 +708,8 @@ impl World {
     /// In an open wave, the lane that steps next in canonical order: after a step, the lane that
     /// made it.
     #[must_use]
-    pub const fn turn(&self) -> Option<u16> {
-        if let Phase::Wave(turn) = self.phase { Some(turn as u16) } else { None }
+    pub const fn turn(&self) -> Option<LaneId> {
+        if let Phase::Wave(turn) = self.phase { Some(LaneId(turn as u16)) } else { None }
     }
 
     /// How the run ended, once it has.
@@ -791,8 +788,8 @@ impl World {
 
     /// The events of a lane in this frame, in a world that keeps events.
     #[must_use]
-    pub fn lane_events(&mut self, lane: u16) -> &[u8] {
-        match self.lane_positions.get(usize::from(lane)) {
+    pub fn lane_events(&mut self, lane: LaneId) -> &[u8] {
+        match self.lane_positions.get(usize::from(lane.0)) {
             Some(&(group, lane)) => self.groups[group].lanes[lane].log.bytes(),
             None => &[],
         }

@@ -533,7 +533,7 @@ fn a_call_to_oneself_is_a_deadlock_with_its_name() {
 }
 
 #[test]
-fn a_session_takes_so_many_calls_and_no_more() {
+fn a_session_takes_calls_up_to_its_limit() {
     let callers = r#"(func $calls (param i64) (result i64) (drop (call $call (call $in) (i32.const 32) (local.get 0))) (i64.const 0))
       (elem (i32.const 0) $calls)
       (func (export "_start") (local $i i32) (loop $next (drop (call $spawn (i32.const 0) (i64.const 1)))

@@ -146,3 +146,41 @@ fn a_state_with_any_number_changed_is_refused_or_runs() {
     println!("{refused} refused, {ran} ran");
     assert!(refused > 1_000 && ran > 200, "{refused} refused, {ran} ran");
 }
+
+/// Late clocks of all lanes, with the idle cycles that explain them: their sum may not overflow.
+#[test]
+fn clocks_too_late_to_be_added_up_are_refused() {
+    let (mut refused, mut ran) = (0, 0);
+    for seed in 0..20 {
+        let mut machine = machine(seed);
+        machine.spec.lanes += 5;
+        let (saver, _) = machine.run_saving();
+        let Some((bytes, ..)) = saver.saved.get(saver.saved.len() / 2) else { continue };
+        let restore = |bytes: &[u8]| {
+            World::restore(machine.spec.clone(), machine.inputs.clone(), true, bytes)
+        };
+        let lanes = restore(bytes).expect("its own state").lane_summaries();
+        for late in [1 << 50, 1 << 60, 1 << 61, (1 << 62) - (1 << 40), u64::MAX - (1 << 40)] {
+            let mut changed = bytes.clone();
+            for lane in &lanes {
+                let clock = lane.charged.0 + lane.overhead.0 + lane.idle.0;
+                let numbers = |late: u64| {
+                    [clock + late, lane.charged.0, lane.idle.0 + late].map(u64::to_le_bytes)
+                };
+                let found = numbers(0).concat();
+                let at = changed.windows(24).position(|bytes| bytes == found).expect("a clock");
+                changed[at..at + 24].copy_from_slice(&numbers(late).concat());
+            }
+            println!("seed {seed}, {} lanes, {late} cycles later", lanes.len());
+            match try_run(restore(&changed)) {
+                true => {
+                    assert!(late.checked_mul(lanes.len() as u64).is_some());
+                    ran += 1;
+                }
+                false => refused += 1,
+            }
+        }
+    }
+    println!("{refused} refused, {ran} ran");
+    assert!(refused > 20 && ran > 20, "{refused} refused, {ran} ran");
+}

@@ -11,7 +11,7 @@ use wavelock_kernel::{Evidence, LeaseEnd, LeasePhase, LeaseState, Missing, Overr
 use wavelock_module::Module;
 use wavelock_system::{
     ContextSpec, Control, GiveError, Grant, GrantSpec, Input, LaterModule, LeaseError, LeaseSpec,
-    LeaseSummary, LoadError, NewSession, RunOutcome, World,
+    LeaseSummary, LoadError, NewSession, Replacement, RunOutcome, World,
 };
 
 const EINVAL: i64 = Errno::Invalid.code() as i64;
@@ -424,7 +424,15 @@ fn ask() -> Control {
 #[test]
 fn a_lease_can_end_in_every_state_and_for_every_reason() {
     type Way = (LeaseEnd, fn(&mut World));
-    let ways: [Way; 4] = [
+    let ways: [Way; 5] = [
+        (LeaseEnd::Replaced, |world| {
+            let text = r#"(module (func (export "_start") (loop $more (br $more))))"#;
+            let module = Module::from_text(text.as_bytes(), &Default::default()).expect("valid");
+            let module = LaterModule::new(module.into(), text.as_bytes().into());
+            let (session, carry) = (SessionId(0), Box::default());
+            let replace = Control::Replace(Box::new(Replacement { session, module, carry }));
+            world.give(Input::Control(replace)).expect("an input");
+        }),
         (LeaseEnd::ByHost, |world| {
             let (session, name) = (SessionId(0), "quiet".into());
             world.give(Input::Control(Control::EndLease { session, name })).expect("an input");
@@ -533,7 +541,7 @@ fn the_host_is_refused_with_a_reason() {
     let boundary: Vec<String> =
         seen.frames[0].boundary().iter().map(|event| format!("{event:?}")).collect();
     let refused =
-        |event: &&String| event.starts_with("ControlRefused { session: 0, what: 8, code: 4");
+        |event: &&String| event.starts_with("ControlRefused { session: 0, what: 10, code: 4");
     assert_eq!(boundary.iter().filter(refused).count(), 1, "{boundary:?}");
     // A session that names the lane is refused; one that would come there starts elsewhere.
     run_to(&mut world, 4);
@@ -558,7 +566,11 @@ fn the_host_is_refused_with_a_reason() {
         let name = wavelock_abi::CoroutineName { session: SessionId(session), reference };
         world.look(name).map(|look| look.lane)
     };
-    assert_eq!([2, 3, 4].map(lane), [Some(2), Some(0), Some(0)], "lane 1 is leased");
+    assert_eq!(
+        [2, 3, 4].map(lane),
+        [Some(2), Some(0), Some(0)].map(|lane| lane.map(wavelock_abi::LaneId)),
+        "lane 1 is leased"
+    );
     assert_eq!(quiet(&world).noise, 0);
     let bytes = world.save().expect("a boundary");
     let again = World::restore(world.spec().clone(), Vec::new(), true, &bytes).expect("own bytes");

@@ -366,6 +366,7 @@ events! {
     Control = 66 { session: number, what: number, first: number, second: number, third: number }, "a control input took effect on a session: which, and its numbers (rule 16)";
     ControlRefused = 67 { session: number, what: number, code: number, found: number, allowed: number }, "a control input could not take effect in its frame: which, why, and the numbers (rule 16)";
     Start = 68 { session: number, lane: number, module: bytes, name: bytes }, "a session was started by a control input: its number, its home lane, the hash of its module, its name";
+    Replace = 69 { session: number, module: bytes, carried: number }, "the module of a session was replaced by a control input: the hash of the new one, and how many bytes it begins with";
     View = 80 { function: number, answer: number }, "a view of the embedder answered: its position among the host functions, and a sum over its results and what it wrote";
     Ask = 81 { session: number, number: number, function: number }, "the running coroutine asks the embedder, and waits for the reply: the number of the ask in its session, and the function's position among the host functions";
     Reply = 82 { session: number, number: number, bytes: bytes }, "a reply to an ask was delivered: the words of its results";

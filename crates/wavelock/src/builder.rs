@@ -13,8 +13,8 @@ use wavelock_abi::{Cycles, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapOverrun, CapSettings};
 use wavelock_manifest::{Overrides, Policy, Source, machine_spec, nearest, policy_of};
 use wavelock_system::{
-    ContextSpec, HostImport, LaterModule, Limits, LoadError, Loaded, MachineSpec, NewSession,
-    OwnLimits, Placement, World,
+    ContextSpec, HostImport, Limits, LoadError, Loaded, MachineSpec, NewSession, OwnLimits,
+    Placement, World,
 };
 
 /// The largest file that is read for a manifest.
@@ -175,7 +175,7 @@ impl SessionBuilder {
         if self.budget.is_some() {
             return Err(Error::NoBudget { session: self.name });
         }
-        let module = LaterModule::new(self.module.lowered(), self.module.bytes().into());
+        let module = self.module.later();
         Ok(NewSession {
             lane: self.lane,
             priority: self.priority,

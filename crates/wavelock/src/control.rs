@@ -2,12 +2,19 @@
 //! frame: recorded, in the digest, and in a replay without the program.
 
 use crate::builder::SessionBuilder;
+use crate::engine::Module;
 use crate::error::Error;
 use crate::machine::{Machine, Session};
 use crate::remote::Remote;
 use wavelock_abi::{Cycles, Frame, Weight};
 use wavelock_kernel::CapSettings;
-use wavelock_system::{Control, Input};
+use wavelock_system::{Control, Input, Replacement};
+
+/// The input that replaces the module of a session.
+fn replacement(session: Session, module: &Module, carry: &[u8]) -> Input {
+    let (session, module) = (session.id(), module.later());
+    Input::Control(Control::Replace(Box::new(Replacement { session, module, carry: carry.into() })))
+}
 
 /// Changes of sessions, as inputs of the next frame. Each returns the frame it is for. What only
 /// the frame can tell (admission control, a session that ends before) is in its
@@ -74,6 +81,24 @@ impl Machine {
         Ok(Session::of_number(number))
     }
 
+    /// Gives a session another module, with which it begins anew: under the same name, number and
+    /// handle, with its cap, contexts, channels and ports. Messages that wait in its channels and
+    /// input that it has not read stay; `carry` is input that comes before them. A session that has
+    /// ended can be replaced too.
+    ///
+    /// # Errors
+    /// [`Error::Input`]: no such session, or the module cannot take its place: it lacks an entry or
+    /// an import, is larger than a limit, or has a longer gap than
+    /// [`MachineBuilder::most_gap`](crate::MachineBuilder::most_gap).
+    pub fn replace_session(
+        &mut self,
+        session: Session,
+        module: &Module,
+        carry: &[u8],
+    ) -> Result<Frame, Error> {
+        self.give(replacement(session, module, carry))
+    }
+
     /// Ends a session: its coroutines are canceled, its channels close, its memory is released. Its
     /// outcome is [`SessionOutcome::Canceled`](crate::SessionOutcome).
     ///
@@ -87,6 +112,58 @@ impl Machine {
 /// Changes of sessions from other threads. One that is refused is reported by
 /// [`FrameReport::refused`](crate::FrameReport::refused).
 impl Remote {
+    /// [`Machine::set_weight`] at the next boundary.
+    ///
+    /// # Errors
+    /// As [`Remote::input`].
+    pub fn set_weight(&self, session: Session, weight: Weight) -> Result<(), Error> {
+        self.give(Input::Control(Control::Weight { session: session.id(), weight }))
+    }
+
+    /// [`Machine::set_cap`] at the next boundary.
+    ///
+    /// # Errors
+    /// As [`Remote::input`].
+    pub fn set_cap(&self, session: Session, cap: Option<CapSettings>) -> Result<(), Error> {
+        self.give(Input::Control(Control::Cap { session: session.id(), cap }))
+    }
+
+    /// [`Machine::set_context_budget`] at the next boundary.
+    ///
+    /// # Errors
+    /// As [`Remote::input`].
+    pub fn set_context_budget(
+        &self,
+        session: Session,
+        context: &str,
+        budget: Cycles,
+    ) -> Result<(), Error> {
+        let (session, name) = (session.id(), context.into());
+        self.give(Input::Control(Control::Context { session, name, budget }))
+    }
+
+    /// [`Machine::start_session`] at the next boundary. [`Machine::session`] finds it by its name
+    /// when that frame has run.
+    ///
+    /// # Errors
+    /// [`Error::NoBudget`]; as [`Remote::input`].
+    pub fn start_session(&self, session: SessionBuilder) -> Result<(), Error> {
+        self.give(Input::Control(Control::Start(Box::new(session.start()?))))
+    }
+
+    /// [`Machine::replace_session`] at the next boundary.
+    ///
+    /// # Errors
+    /// As [`Remote::input`].
+    pub fn replace_session(
+        &self,
+        session: Session,
+        module: &Module,
+        carry: &[u8],
+    ) -> Result<(), Error> {
+        self.give(replacement(session, module, carry))
+    }
+
     /// [`Machine::hold`] at the next boundary.
     ///
     /// # Errors

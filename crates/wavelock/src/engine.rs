@@ -6,6 +6,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wavelock_module::{Limits, Module as Lowered};
+use wavelock_system::LaterModule;
 use wavelock_trace::Digest;
 use wavelock_waves::Threads;
 
@@ -127,6 +128,11 @@ impl Module {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0.bytes
+    }
+
+    /// The module, to be brought by a control input.
+    pub(crate) fn later(&self) -> LaterModule {
+        LaterModule::new(self.lowered(), self.bytes().into())
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

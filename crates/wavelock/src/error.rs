@@ -7,6 +7,7 @@ use wavelock_abi::{Cycles, Frame};
 use wavelock_manifest::{Diagnostics, in_words};
 use wavelock_replay::{MachineError, OpenError};
 use wavelock_system::{ControlRefusal, GiveError, HostFailure, HostNumber, LoadError, StateError};
+use wavelock_trace::Digest;
 
 /// Why an operation was refused. Nothing has changed then, unless a variant says so.
 #[derive(Debug)]
@@ -95,6 +96,20 @@ pub enum Error {
     },
     /// The machine is being recorded already.
     Recording,
+    /// The journal could not be written: the machine goes no further, and is made again from what
+    /// the file has.
+    JournalFailed,
+    /// A machine with a journal does not go back, and one that keeps frames open has no journal.
+    JournalRollback,
+    /// A machine made again from a journal has another digest than the journal.
+    Diverged {
+        /// The last frame of the journal.
+        frame: Frame,
+        /// The digest of this build.
+        found: Digest,
+        /// The digest in the journal.
+        expected: Digest,
+    },
     /// Commands of guests panicked in the host: what they had changed by then stays, and the guests
     /// go on.
     CommandsPanicked {
@@ -172,6 +187,18 @@ impl fmt::Display for Error {
             ),
             Self::Refused { frame, refusal } => write!(f, "in frame {}: {refusal}", frame.0),
             Self::Recording => f.write_str("the machine is being recorded already"),
+            Self::JournalFailed => f.write_str(
+                "the journal could not be written: the machine goes on only when it is made again \
+                 from its journal",
+            ),
+            Self::JournalRollback => {
+                f.write_str("a machine with a journal keeps no frames open and does not go back")
+            }
+            Self::Diverged { frame, found, expected } => write!(
+                f,
+                "after frame {} the journal has digest {expected}, and this build {found}",
+                frame.0
+            ),
             Self::CommandsPanicked { commands } => {
                 write!(f, "{commands} commands of guests panicked in the host")
             }

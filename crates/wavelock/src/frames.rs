@@ -9,7 +9,7 @@ use crate::report::{FrameReport, Observer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use wavelock_abi::{Frame, SessionId};
+use wavelock_abi::{Frame, LaneId, SessionId};
 use wavelock_system::{Control, ControlRefusal, Input, RunOutcome, SessionOutcome, Sink};
 use wavelock_trace::Digest;
 
@@ -24,6 +24,8 @@ pub(crate) struct Collected {
     ran: Vec<Arc<Ran>>,
     /// Control inputs that could not take effect in the frame.
     pub(crate) refused: Vec<Error>,
+    /// Sessions that were replaced in the frame.
+    pub(crate) replaced: Vec<SessionId>,
     /// Whether a recorder needs the frame, and its events.
     recorded: Option<bool>,
 }
@@ -38,6 +40,19 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    pub(crate) const fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    pub(crate) const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What functions of the host answered in it.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().filter(|input| matches!(input, Input::Answers { .. }))
+    }
+
     /// Sends it on as the machine did.
     pub(crate) fn send(&self, sink: &mut dyn Sink) {
         if !self.inputs.is_empty() {
@@ -45,6 +60,13 @@ impl Ran {
         }
         let mut lanes = self.lanes.iter().map(Vec::as_slice);
         sink.frame(self.frame, self.digest, &self.boundary, &mut lanes);
+    }
+}
+
+impl Collected {
+    /// The frames that ran: one, or none when nothing happened.
+    pub(crate) fn frames(&self) -> impl DoubleEndedIterator<Item = &Ran> {
+        self.ran.iter().map(|ran| &**ran)
     }
 }
 
@@ -58,6 +80,10 @@ impl Sink for Collected {
     }
 
     fn inputs(&mut self, _frame: Frame, inputs: &[Input]) {
+        self.replaced.extend(inputs.iter().filter_map(|input| match input {
+            Input::Control(Control::Replace(replacement)) => Some(replacement.session),
+            _ => None,
+        }));
         if self.recorded.is_some() {
             self.inputs = inputs.into();
         }
@@ -67,7 +93,7 @@ impl Sink for Collected {
         self.refused.push(Error::Refused { frame, refusal: *refusal });
     }
 
-    fn answers(&mut self, _frame: Frame, lane: u16, answers: &[u8]) {
+    fn answers(&mut self, _frame: Frame, lane: LaneId, answers: &[u8]) {
         if self.recorded.is_some() {
             self.inputs.push(Input::Answers { lane, bytes: answers.into() });
         }
@@ -123,6 +149,7 @@ impl Ended {
 pub(crate) struct Frames {
     pub(crate) recording: Option<Recording>,
     with_events: bool,
+    keeps_digests: bool,
     observers: Vec<Box<dyn Observer>>,
     open: VecDeque<Arc<Ended>>,
     /// Frames before this one are final.
@@ -133,11 +160,17 @@ impl Frames {
     /// What the next frame is collected in.
     pub(crate) fn collector(&self) -> Collected {
         let recorded = self.recording.as_ref().map(|_| self.with_events);
+        let recorded = recorded.or(self.keeps_digests.then_some(false));
         Collected { recorded, ..Collected::default() }
     }
 
     pub(crate) fn record(&mut self, recording: Recording, with_events: bool) {
         (self.recording, self.with_events) = (Some(recording), with_events);
+    }
+
+    /// Keeps the digest of each frame that ran.
+    pub(crate) const fn keep_digests(&mut self) {
+        self.keeps_digests = true;
     }
 
     pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {

@@ -268,7 +268,7 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
     }
 
     /// A change of the state at the wave's end, lane by lane and in the order of the calls. The
-    /// guest goes on at once. A panic is caught; what the closure had changed by then stays.
+    /// guest continues at once. A panic is caught; what the closure had changed by then stays.
     #[must_use]
     pub fn command<A: Values>(
         self,
@@ -283,7 +283,7 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
     }
 
     /// A function that the embedder answers later: the calling coroutine waits, and the machine
-    /// goes on. The asks of a frame are in [`FrameReport::asks`](crate::FrameReport::asks), all
+    /// continues. The asks of a frame are in [`FrameReport::asks`](crate::FrameReport::asks), all
     /// that wait in [`Machine::asks`](crate::Machine::asks). The reply is an input of a later
     /// frame, given with [`Machine::answer`](crate::Machine::answer) or
     /// [`Remote::answer`](crate::Remote::answer). Live machines only.

@@ -14,6 +14,8 @@
 //!    [`Machine::export`] writes a file.
 //! 6. [`Machine::record`] writes a trace that `wavelock replay` verifies without your program; an
 //!    [`Observer`] sees every confirmed frame.
+//! 7. [`Machine::journal`] keeps every input before its frame has run; [`Machine::recover`] makes
+//!    the machine again after the process was killed.
 //!
 //! The law: a run is a function of modules, description and inputs, each with its frame. Threads,
 //! pacing, snapshots, recorders and observers are in no digest.
@@ -67,6 +69,7 @@ mod engine;
 mod error;
 mod frames;
 mod host;
+mod journal;
 mod machine;
 mod pacer;
 mod recording;

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Module};
 use crate::error::Error;
 use crate::frames::{Collected, Ended, Frames};
 use crate::host::{Behind, Host, Values, panicked};
+use crate::journal::Kept;
 use crate::recording::{Recorded, Recording};
 use crate::remote::Remote;
 use crate::report::{FrameReport, Observer, Usage};
@@ -87,21 +88,22 @@ struct Running {
 
 /// A machine: sessions, their state, and the frame loop.
 ///
-/// What it is told ([`Machine::input`] and the like) is an input of the next frame: recorded, and
-/// in the digest. Everything else here is about the host and in no digest: how many threads run it,
+/// Inputs ([`Machine::input`] and the like) belong to the next frame: they are recorded, and in the
+/// digest. Everything else here is about the host and in no digest: how many threads run it,
 /// when it advances, snapshots, observers. So the same inputs at the same frames give the same
 /// digests on every host.
 ///
 /// Nothing panics on wrong arguments; an operation that is refused has changed nothing.
 pub struct Machine {
-    waves: Waves,
+    pub(crate) waves: Waves,
     modules: Vec<Module>,
-    frames: Frames,
+    pub(crate) frames: Frames,
+    pub(crate) kept: Kept,
     running: Option<Running>,
     /// The last frame, which reports borrow.
-    last: Arc<Ended>,
+    pub(crate) last: Arc<Ended>,
     remote: Remote,
-    rollback: u64,
+    pub(crate) rollback: u64,
     events: bool,
     warnings: Vec<String>,
     host: Option<Arc<dyn Behind>>,
@@ -149,6 +151,7 @@ impl Machine {
             waves,
             modules,
             frames,
+            kept: Kept::default(),
             running,
             last,
             remote,
@@ -238,7 +241,7 @@ impl Machine {
     /// [`Error::Input`] with the limit and the numbers, among them a frame that has started.
     pub fn input_at(&mut self, frame: Frame, to: Session, bytes: &[u8]) -> Result<(), Error> {
         let input = Input::Bytes { to: Recipient::Session(to.0), bytes: bytes.into() };
-        Ok(self.waves.world_mut().give_at(frame, input)?)
+        self.give_at(frame, input)
     }
 
     /// Ends the input of a session: what it has not read is the last.
@@ -278,7 +281,16 @@ impl Machine {
     }
 
     pub(crate) fn give(&mut self, input: Input) -> Result<Frame, Error> {
-        Ok(self.waves.world_mut().give(input)?)
+        let frame = self.waves.world().open_frame()?;
+        self.give_at(frame, input)?;
+        Ok(frame)
+    }
+
+    fn give_at(&mut self, frame: Frame, input: Input) -> Result<(), Error> {
+        self.kept.check()?;
+        let kept = self.kept.is_on().then(|| input.clone());
+        self.waves.world_mut().give_at(frame, input)?;
+        kept.map_or(Ok(()), |input| self.kept.input(frame, input))
     }
 
     /// The machine from other threads.
@@ -294,7 +306,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::Over`] when the run has ended; [`Error::Interrupted`]; [`Error::Host`] when the
-    /// host could not continue.
+    /// host could not continue; [`Error::Io`] if the frame has run and its journal could not be
+    /// written, and [`Error::JournalFailed`] after that.
     pub fn advance(&mut self) -> Result<FrameReport<'_>, Error> {
         while !self.run(None)? {}
         Ok(self.last.report())
@@ -321,6 +334,7 @@ impl Machine {
         match result {
             Ok(true) => {
                 self.end(running);
+                self.kept.frame(&self.last)?;
                 Ok(true)
             }
             Ok(false) => {
@@ -338,14 +352,12 @@ impl Machine {
         if self.outcome().is_some() {
             return Err(Error::Over);
         }
+        self.kept.check()?;
+        let inputs = self.remote.take();
+        let refused: Vec<Error> =
+            inputs.into_iter().filter_map(|input| self.give(input).err()).collect();
         let world = self.waves.world_mut();
         let frame = world.next_frame_number();
-        let inputs = self.remote.take();
-        let refused: Vec<Error> = inputs
-            .into_iter()
-            .filter_map(|input| world.give(input).err())
-            .map(Error::from)
-            .collect();
         world.allow(Frame(frame.0 + 1));
         let collected = self.frames.collector();
         let can_ask = self.imports.functions.iter().any(|import| import.kind == HostKind::Ask);
@@ -384,6 +396,9 @@ impl Machine {
             asks.filter(|ask| before(ask).is_some_and(|made| ask.id().number() >= made)).collect();
         let mut ended = Vec::new();
         self.ended.resize(world.spec().sessions.len(), false);
+        for session in &collected.replaced {
+            self.ended[session.0 as usize] = false;
+        }
         if self.ended.iter().filter(|reported| **reported).count() < world.ended_sessions() {
             for (number, reported) in (0u32..).zip(&mut self.ended) {
                 let session = SessionId(number);
@@ -471,8 +486,12 @@ impl Machine {
     /// run's end. Inputs that were given and not taken are those of the snapshot.
     ///
     /// # Errors
-    /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed.
+    /// [`Error::OtherMachine`]; [`Error::Confirmed`] if frames after it were confirmed;
+    /// [`Error::JournalRollback`] if the machine has a journal.
     pub fn load(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        if self.kept.is_on() {
+            return Err(Error::JournalRollback);
+        }
         if !snapshot.machine.is_of(self.waves.world()) {
             return Err(Error::OtherMachine);
         }
@@ -518,7 +537,7 @@ impl Machine {
         Ok(())
     }
 
-    fn check_boundary(&self) -> Result<(), Error> {
+    pub(crate) fn check_boundary(&self) -> Result<(), Error> {
         match &self.running {
             Some(running) if matches!(self.waves.world().stage(), Stage::Frame | Stage::Wave) => {
                 Err(Error::InFrame { frame: running.frame })
@@ -527,7 +546,7 @@ impl Machine {
         }
     }
 
-    fn description(&self) -> RecordedMachine {
+    pub(crate) fn description(&self) -> RecordedMachine {
         RecordedMachine {
             spec: self.waves.world().spec().clone(),
             modules: self.modules.iter().map(|module| module.bytes().into()).collect(),

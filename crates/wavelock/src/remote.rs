@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wavelock_system::{GiveError, Input, MOST_WAITING_BYTES, MOST_WAITING_INPUTS, Recipient};
 
-/// A machine from other threads: what it is told waits for the next boundary between two frames.
+/// A machine from other threads: inputs given here wait for the next boundary between two frames.
 /// Cheap to clone; outlives its machine without harm.
 #[derive(Clone, Debug, Default)]
 pub struct Remote(Arc<Shared>);

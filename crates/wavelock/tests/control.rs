@@ -133,3 +133,55 @@ fn what_cannot_be_changed_is_an_error_and_changes_nothing() {
     let ended = machine.hold(echo);
     assert!(matches!(ended, Err(Error::Input(GiveError::Ended { session: 0 }))));
 }
+
+#[test]
+fn a_replaced_session_keeps_its_handle_and_the_recording_replays() {
+    let engine = Engine::new(2).expect("threads");
+    let (mut machine, echo) = machine(&engine, 4);
+    let file = File::default();
+    machine.record(file.clone(), Level::Inputs).expect("a boundary");
+    machine.input(echo, b"old").expect("an input");
+    assert_eq!(outputs(&mut machine), [(echo, b"old".to_vec())]);
+    let before = machine.save().expect("a boundary");
+    let mut digests = Vec::new();
+    for _ in 0..2 {
+        machine.load(&before).expect("an open frame");
+        machine.replace_session(echo, &other(&engine), b"carried").expect("a module");
+        machine.input(echo, b"later").expect("an input");
+        let both = [b"carried".as_slice(), b"later"].concat();
+        let written: Vec<u8> = outputs(&mut machine).into_iter().flat_map(|of| of.1).collect();
+        assert_eq!(written, both);
+        digests.push(machine.digest());
+    }
+    assert_eq!(digests[0], digests[1]);
+    // One that has ended is replaced by another thread, and its next end is reported too.
+    let canceled = [(echo, SessionOutcome::Canceled)];
+    for round in 0..2u8 {
+        machine.end_session(echo).expect("an input");
+        assert_eq!(machine.advance().expect("a frame").ended(), canceled);
+        machine.remote().replace_session(echo, &other(&engine), &[round]).expect("room");
+        assert_eq!(outputs(&mut machine), [(echo, vec![round])]);
+        assert_eq!(machine.usage(echo).expect("a session").outcome, None);
+    }
+    machine.replace_session(echo, &other(&engine), b"").expect("a module");
+    machine.end_session(echo).expect("an input");
+    assert_eq!(machine.advance().expect("a frame").ended(), canceled, "in one frame");
+    // What a thread asks for and the machine cannot have is reported by the next frame.
+    let remote = machine.remote();
+    let late = SessionBuilder::new("late", &other(&engine));
+    remote.start_session(late.clone()).expect("room");
+    remote.start_session(late).expect("room");
+    remote.set_weight(echo, Weight::new(9).expect("a weight")).expect("room");
+    remote.set_cap(echo, None).expect("room");
+    remote.set_context_budget(echo, "audio", Cycles(1)).expect("room");
+    let report = machine.advance().expect("a frame");
+    assert_eq!(report.refused().len(), 4, "{:?}", report.refused());
+    assert_eq!(machine.session("late").map(Session::number), Some(1));
+    let digest = machine.digest();
+    machine.finish_recording().expect("memory").expect("a recording");
+    let bytes = std::mem::take(&mut *file.0.lock().expect("not poisoned"));
+    let trace = wavelock_replay::Trace::open(&bytes[..]).expect("a trace");
+    let verified = wavelock_replay::verify(trace, 2).expect("it runs");
+    assert!(verified.divergence.is_none(), "{:?}", verified.divergence);
+    assert_eq!(verified.summary.digest, digest);
+}

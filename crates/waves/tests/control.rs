@@ -85,6 +85,7 @@ struct Seen {
     refused: u64,
     canceled: u64,
     started: u64,
+    replaced: u64,
 }
 
 /// Inputs come at the boundary before their frame; the machine is kept, rolled back and restored at
@@ -162,12 +163,17 @@ fn a_machine_that_is_controlled_while_it_runs_is_the_machine_with_known_inputs()
         let ended = |outcome| summary.sessions.iter().filter(|of| of.outcome == outcome).count();
         seen.started += (summary.sessions.len() - case.spec.sessions.len()) as u64;
         seen.canceled += ended(SessionOutcome::Canceled) as u64;
+        let replacements = case
+            .inputs
+            .iter()
+            .filter(|(_, input)| matches!(input, Input::Control(Control::Replace(_))));
+        seen.replaced += replacements.count() as u64;
         for workers in 1..=4 {
             let found = wander(&case, workers, &states, &mut seen);
             assert_eq!(found, summary, "seed {seed}, {workers} workers");
         }
     }
-    let Seen { rollbacks, restored, late, refused, canceled, started } = seen;
+    let Seen { rollbacks, restored, late, refused, canceled, started, replaced } = seen;
     assert!(rollbacks > 1_000 && restored > 500 && late > 100, "{seen:?}");
-    assert!(refused > 50 && canceled > 50 && started > 150, "{seen:?}");
+    assert!(refused > 50 && canceled > 50 && started > 150 && replaced > 150, "{seen:?}");
 }

@@ -27,11 +27,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use wavelock_abi::{CoroutineName, Cycles, Frame, SCHEDULER_COSTS_V1, SessionId};
+use wavelock_abi::{CoroutineName, Cycles, Frame, LaneId, SCHEDULER_COSTS_V1, SessionId};
 use wavelock_generate::WAITING_EVERY;
 use wavelock_kernel::{Policy, PriorityRule, Sharing, State};
 use wavelock_module::{Limits, Module};
-use wavelock_system::{InputEvent, MachineSpec, Recipient, RunOutcome, Sink, Span, World};
+use wavelock_system::{
+    InputEvent, MachineSpec, OwnLimits, Recipient, RunOutcome, Sink, Span, World,
+};
 use wavelock_trace::{Digest, Event, EventReader};
 use wavelock_waves::Waves;
 
@@ -56,8 +58,8 @@ fn left_out(seed: u64, spec: &MachineSpec) -> Vec<&'static str> {
         (!spec.contexts.is_empty() || !spec.grants.is_empty(), "contexts, grants and calls"),
         (spec.sessions.iter().any(|session| session.cap.is_some()), "caps"),
         (
-            spec.sessions.iter().any(|session| session.limits.coroutines.is_some()),
-            "limits of sessions",
+            spec.sessions.iter().any(|session| session.limits.stack_bytes.is_some()),
+            "limits of sessions in bytes",
         ),
         (seed % WAITING_EVERY == 5, "parks and waits for sessions"),
     ];
@@ -109,19 +111,6 @@ fn guests(draws: &mut Draws, lanes: u64) -> Guests {
     Guests { text, functions }
 }
 
-/// The number of lanes in each lane's group: lanes that share a session are in one.
-fn group_sizes(spec: &MachineSpec) -> Vec<u64> {
-    let mut leader: Vec<u16> = (0..spec.lanes).collect();
-    for session in &spec.sessions {
-        let lanes = session.placement.lanes();
-        for pair in lanes.windows(2) {
-            let (one, other) = (leader[usize::from(pair[0])], leader[usize::from(pair[1])]);
-            leader.iter_mut().filter(|of| **of == other).for_each(|of| *of = one);
-        }
-    }
-    leader.iter().map(|of| leader.iter().filter(|other| *other == of).count() as u64).collect()
-}
-
 // Long: the numbers of a machine, in the order in which the oracle reads them.
 fn machine(seed: u64) -> Machine {
     let mut spec = wavelock_generate::machine(seed);
@@ -161,7 +150,9 @@ fn machine(seed: u64) -> Machine {
     spec.limits.coroutines = 3 + draws.below(14) as u32;
     for session in &mut spec.sessions {
         session.cap = None;
-        session.limits = Default::default();
+        let own = session.limits;
+        let coroutines = own.coroutines.map(|most| 1 + most % 14);
+        session.limits = OwnLimits { coroutines, channels: own.channels, ..Default::default() };
         session.module = draws.below(kinds.len() as u64) as usize;
     }
     let mut at = 0;
@@ -186,12 +177,10 @@ fn machine(seed: u64) -> Machine {
         u64::from(spec.handoff),
         u64::from(spec.steal),
         u64::from(spec.balance),
-        u64::from(spec.limits.coroutines),
         kind,
         quantum,
         least,
     ];
-    list(&mut numbers, group_sizes(&spec));
     let functions: Vec<&Function> = kinds.iter().flat_map(|kind| &kind.functions).collect();
     numbers.push(functions.len() as u64);
     functions.iter().for_each(|function| numbers.extend(function.numbers()));
@@ -214,6 +203,8 @@ fn machine(seed: u64) -> Machine {
             session.module as u64,
         ]);
         list(&mut numbers, session.ports.iter().map(|(_, channel)| *channel as u64));
+        let limits = session.limits.over(&spec.limits);
+        numbers.extend([limits.coroutines, limits.channels].map(u64::from));
     }
     numbers.push(spec.channels.len() as u64);
     for channel in &spec.channels {
@@ -374,7 +365,7 @@ fn state(state: State) -> String {
 impl Lines {
     fn lanes(&mut self, world: &World) {
         for lane in 0..world.spec().lanes {
-            let look = world.look_at_lane(lane).expect("it exists");
+            let look = world.look_at_lane(LaneId(lane)).expect("it exists");
             let of = look.population;
             self.lines.push(format!(
                 "S {} {} {} {} {} {} {}",

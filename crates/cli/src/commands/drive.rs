@@ -279,7 +279,7 @@ fn keep(
         overwrite(file, &machine, world).map_err(|error| Failure::file("write", path, &error))?;
     let _ = writeln!(
         anstream::stderr(),
-        "snapshot before frame {}: `wavelock resume {shown}` goes on from there",
+        "snapshot before frame {}: `wavelock resume {shown}` continues from there",
         grouped(head.frame.0)
     );
     Ok(())

@@ -12,11 +12,15 @@ use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Instant;
 use wavelock_abi::{HostOperation, HostValue, MAX_GAP, SCHEDULER_COSTS_V1, WAVELOCK_MODULE};
 use wavelock_debug::function_name;
-use wavelock_module::{ExportKind, FunctionType, ImportKind, Module, ValueType};
+use wavelock_module::wcet::{ImportCost, Span, Wcet};
+use wavelock_module::{
+    BoundError, Bounds, ExportKind, FunctionType, ImportKind, Module, ValueType,
+};
 
 /// Everything `inspect` reports; what `--json` prints.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -91,6 +95,38 @@ struct ExportRow {
     name: String,
     kind: String,
     index: u32,
+    /// The most cycles that a call can be charged.
+    whole: Option<WorstCase>,
+    /// The most cycles between two waits of a call.
+    step: Option<WorstCase>,
+}
+
+/// The worst case of a function: its cycles, or why there is none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct WorstCase {
+    cycles: Option<u64>,
+    missing: Option<String>,
+}
+
+impl WorstCase {
+    fn of(module: &Module, wcet: Option<&Wcet>, function: u32) -> Option<Self> {
+        let found = wcet?.function(function)?;
+        Some(Self {
+            cycles: found.ok().map(|cycles| cycles.0),
+            missing: found.err().map(|missing| missing.text(module).to_string()),
+        })
+    }
+
+    fn print(worst: Option<&Self>) -> String {
+        worst.map_or_else(String::new, |worst| worst.cycles.map_or("none".to_owned(), grouped))
+    }
+}
+
+/// The worst cases of whole calls and of steps, under the bounds of the module's own section.
+fn worst_cases(module: &Module) -> Result<[Wcet; 2], BoundError> {
+    let bounds = Bounds::of(module)?;
+    let wcet = |span| Wcet::new(module, &bounds, span, &ImportCost::of_guest_interface);
+    Ok([wcet(Span::Whole)?, wcet(Span::Step)?])
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -167,6 +203,8 @@ impl Inspection {
             ));
         }
         warnings.extend(stack_pointer_warning(module));
+        let worst = worst_cases(module);
+        warnings.extend(worst.as_ref().err().map(ToString::to_string));
         Self {
             file: file.to_owned(),
             bytes: loaded.bytes.len(),
@@ -194,7 +232,7 @@ impl Inspection {
             data_bytes: module.data().iter().map(|segment| segment.bytes.len()).sum(),
             stack_pointer: module.find_global("__stack_pointer"),
             imports,
-            exports: exports(module),
+            exports: exports(module, worst.as_ref().ok()),
             functions: functions(module),
             blocks: blocks(module),
             warnings,
@@ -239,6 +277,9 @@ impl Inspection {
         let _ = writeln!(text, "{}", self.load.print());
         section(&mut text, "Imports", &self.import_table());
         section(&mut text, "Exports", &self.export_table());
+        for reason in self.missing() {
+            let _ = writeln!(text, "  no worst case: {reason}");
+        }
         let (functions, hidden) = self.function_table(top);
         section(&mut text, "Functions", &functions);
         if hidden > 0 {
@@ -273,12 +314,29 @@ impl Inspection {
     }
 
     fn export_table(&self) -> Table {
-        let mut table =
-            Table::new(&[("export", Align::Left), ("kind", Align::Left), ("index", Align::Right)]);
+        let mut table = Table::new(&[
+            ("export", Align::Left),
+            ("kind", Align::Left),
+            ("index", Align::Right),
+            ("worst case", Align::Right),
+            ("between waits", Align::Right),
+        ]);
         for export in &self.exports {
-            table.row(vec![export.name.clone(), export.kind.clone(), export.index.to_string()]);
+            table.row(vec![
+                export.name.clone(),
+                export.kind.clone(),
+                export.index.to_string(),
+                WorstCase::print(export.whole.as_ref()),
+                WorstCase::print(export.step.as_ref()),
+            ]);
         }
         table
+    }
+
+    /// Why exports have no worst case, each reason once.
+    fn missing(&self) -> BTreeSet<&str> {
+        let worst = self.exports.iter().flat_map(|export| [&export.whole, &export.step]);
+        worst.flatten().filter_map(|worst| worst.missing.as_deref()).collect()
     }
 
     /// The most expensive functions, and how many are not shown.
@@ -455,7 +513,11 @@ fn imports(module: &Module) -> Vec<ImportRow> {
     module.imports().iter().map(row).collect()
 }
 
-fn exports(module: &Module) -> Vec<ExportRow> {
+fn exports(module: &Module, wcet: Option<&[Wcet; 2]>) -> Vec<ExportRow> {
+    let worst = |kind, span: usize| match kind {
+        ExportKind::Function(index) => WorstCase::of(module, wcet.map(|spans| &spans[span]), index),
+        _ => None,
+    };
     let row = |export: &wavelock_module::Export| {
         let (kind, index) = match export.kind {
             ExportKind::Function(index) => {
@@ -465,7 +527,8 @@ fn exports(module: &Module) -> Vec<ExportRow> {
             ExportKind::Memory(index) => ("memory".to_owned(), index),
             ExportKind::Global(index) => ("global".to_owned(), index),
         };
-        ExportRow { name: export.name.clone(), kind, index }
+        let (whole, step) = (worst(export.kind, 0), worst(export.kind, 1));
+        ExportRow { name: export.name.clone(), kind, index, whole, step }
     };
     module.exports().iter().map(row).collect()
 }

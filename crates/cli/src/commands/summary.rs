@@ -96,7 +96,7 @@ fn lease_object(world: &World, lease: &LeaseSummary) -> LeaseRow {
         missing_evidence(evidence, session.as_deref(), missing.count, missing.until)
     });
     let ended = state.and_then(|state| state.ended).map(|end| end.meaning().to_owned());
-    let lane = world.look_at_lane(lease.lane.0).map_or(Cycles::ZERO, |lane| lane.clock);
+    let lane = world.look_at_lane(lease.lane).map_or(Cycles::ZERO, |lane| lane.clock);
     let current = state.filter(|state| state.phase == LeasePhase::Active);
     let current = current.and_then(|state| state.began).map_or(0, |began| lane.0 - began.0);
     let ends = LeaseEnd::ALL.iter().zip(lease.counts.ends);

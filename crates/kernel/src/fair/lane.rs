@@ -37,7 +37,7 @@ use wavelock_abi::Cycles;
 
 /// The fair queue of a lane.
 #[derive(Clone, Debug)]
-pub struct FairLane {
+pub(crate) struct FairLane {
     /// Entities of coroutines, by slot.
     coroutines: EntityTable,
     /// What they compete in: one in all, or one per session, by position.
@@ -144,7 +144,7 @@ impl Sessions {
 impl FairLane {
     /// The queue of a lane without coroutines.
     #[must_use]
-    pub fn new(settings: FairSettings) -> Self {
+    pub(crate) fn new(settings: FairSettings) -> Self {
         let is_flat = settings.sharing() == Sharing::Coroutine;
         let sessions = (!is_flat).then(|| Sessions {
             queue: FairQueue::new(settings),
@@ -164,7 +164,7 @@ impl FairLane {
     ///
     /// # Errors
     /// The host has not enough memory; the queue is unchanged but for unused room.
-    pub fn reserve(&mut self, slots: u32, sessions: u32) -> Result<(), TryReserveError> {
+    pub(crate) fn reserve(&mut self, slots: u32, sessions: u32) -> Result<(), TryReserveError> {
         let Some(upper) = &mut self.sessions else { return self.coroutines.reserve(slots, 1) };
         let competitions = sessions.max(self.groups.len() as u32);
         self.coroutines.reserve(slots, competitions)?;
@@ -198,7 +198,7 @@ impl FairLane {
 
     /// The coroutine on the lane.
     #[must_use]
-    pub fn running(&self) -> Option<u32> {
+    pub(crate) fn running(&self) -> Option<u32> {
         self.groups[self.holder()?].competition.running
     }
 
@@ -206,7 +206,7 @@ impl FairLane {
 
     /// Creates a resting entity for a coroutine: new ([`Carried::fresh`]) or from another lane. If
     /// it is the first of its session and the sessions share the lane, `share` is the session's.
-    pub fn adopt(&mut self, slot: u32, session: u32, carried: Carried, share: Share) {
+    pub(crate) fn adopt(&mut self, slot: u32, session: u32, carried: Carried, share: Share) {
         let position = self.claim(session, Carried::fresh(share));
         if let Some(sessions) = &mut self.sessions {
             sessions.home[slot as usize] = position as u32;
@@ -234,7 +234,7 @@ impl FairLane {
     /// coroutines are removed next; until then nothing else may happen. `None` in the flat form, or
     /// if it has no coroutine here.
     #[must_use]
-    pub fn remove_session(&mut self, session: u32) -> Option<Carried> {
+    pub(crate) fn remove_session(&mut self, session: u32) -> Option<Carried> {
         let sessions = self.sessions.as_mut()?;
         let position = sessions.position(session)?;
         sessions.charge_pending();
@@ -243,13 +243,13 @@ impl FairLane {
 
     /// A session arrives with what it carried; its coroutines are adopted next. One that is here
     /// already keeps its entity.
-    pub fn adopt_session(&mut self, session: u32, carried: Carried) {
+    pub(crate) fn adopt_session(&mut self, session: u32, carried: Carried) {
         let _ = self.claim(session, carried);
     }
 
     /// Removes a coroutine's entity in any phase; returns what it carries to another lane.
     #[must_use]
-    pub fn remove(&mut self, slot: u32) -> Carried {
+    pub(crate) fn remove(&mut self, slot: u32) -> Carried {
         let position = self.home(slot);
         let group = &mut self.groups[position];
         let carried = group.competition.remove(&mut self.coroutines, slot);
@@ -259,7 +259,7 @@ impl FairLane {
     }
 
     /// A resting coroutine joins the competition, and its session, if it rests too.
-    pub fn place(&mut self, slot: u32, placement: Placement) {
+    pub(crate) fn place(&mut self, slot: u32, placement: Placement) {
         let position = self.home(slot);
         let group = &mut self.groups[position];
         group.competition.place(&mut self.coroutines, slot, placement);
@@ -269,7 +269,7 @@ impl FairLane {
     }
 
     /// A coroutine leaves the competition, and with the last ready one its session.
-    pub fn leave(&mut self, slot: u32, leave: Leave) {
+    pub(crate) fn leave(&mut self, slot: u32, leave: Leave) {
         let position = self.home(slot);
         let group = &mut self.groups[position];
         group.competition.leave(&mut self.coroutines, slot, leave);
@@ -308,7 +308,7 @@ impl FairLane {
 
     /// Time from now on belongs to the next slice.
     #[inline]
-    pub fn mark(&mut self, clock: u64) {
+    pub(crate) fn mark(&mut self, clock: u64) {
         if let Some(sessions) = &mut self.sessions {
             sessions.charged_until = clock;
         }
@@ -317,7 +317,7 @@ impl FairLane {
     /// Charges the coroutine on the lane and its session: the lane's time since the mark up to
     /// `clock`; in the flat form the coroutine for `used` cycles.
     #[inline]
-    pub fn charge(&mut self, used: Cycles, clock: u64) {
+    pub(crate) fn charge(&mut self, used: Cycles, clock: u64) {
         let mut cycles = used;
         let mut position = 0;
         if let Some(sessions) = &mut self.sessions {
@@ -334,7 +334,7 @@ impl FairLane {
     /// it is charged with the next change of the upper level instead of now, which is the same:
     /// until then no decision depends on it, and remainders are kept.
     #[inline(always)]
-    pub fn charge_later(&mut self, used: Cycles, clock: u64) {
+    pub(crate) fn charge_later(&mut self, used: Cycles, clock: u64) {
         let Some(sessions) = &mut self.sessions else { return self.charge(used, clock) };
         let cycles = clock.saturating_sub(sessions.charged_until);
         if cycles >= sessions.bound().0 {
@@ -349,7 +349,7 @@ impl FairLane {
     /// Dispatches a coroutine: of the session that holds the lane, or of the picked one. `None` if
     /// none is queued.
     #[inline(always)]
-    pub fn pick(&mut self) -> Option<u32> {
+    pub(crate) fn pick(&mut self) -> Option<u32> {
         let position = match &mut self.sessions {
             None => 0,
             Some(sessions) => match sessions.queue.running() {
@@ -367,7 +367,7 @@ impl FairLane {
     /// Direct handoff: dispatches a coroutine for at most `rest` if it is queued and eligible, and
     /// its session holds the lane, or is queued and eligible too. Returns whether it did; otherwise
     /// nothing changes.
-    pub fn hand_to(&mut self, slot: u32, rest: Cycles) -> bool {
+    pub(crate) fn hand_to(&mut self, slot: u32, rest: Cycles) -> bool {
         let position = self.home(slot);
         let holder = self.holder();
         let competition = &mut self.groups[position].competition;
@@ -396,7 +396,7 @@ impl FairLane {
     /// Cycles the coroutine on the lane may run before the next decision; zero when one is due.
     #[inline(always)]
     #[must_use]
-    pub fn bound(&self) -> Cycles {
+    pub(crate) fn bound(&self) -> Cycles {
         let Some(holder) = self.holder() else { return Cycles::ZERO };
         let bound = self.groups[holder].competition.bound(&self.coroutines);
         self.sessions.as_ref().map_or(bound, |sessions| sessions.bound().min(bound))
@@ -404,7 +404,7 @@ impl FairLane {
 
     /// Requeues the coroutine on the lane: its slice ended. Its session keeps the lane only if it
     /// is protected and a pick would not prefer another.
-    pub fn requeue(&mut self) {
+    pub(crate) fn requeue(&mut self) {
         let holder = self.holder().expect("fair: a session holds the lane");
         self.groups[holder].competition.requeue(&mut self.coroutines);
         let Some(sessions) = &mut self.sessions else { return };
@@ -417,7 +417,7 @@ impl FairLane {
     /// Requeues the coroutine on the lane after a yield. Its session yields too if no other of its
     /// coroutines is ready; otherwise it keeps the lane while it is protected.
     #[inline(always)]
-    pub fn yield_running(&mut self) {
+    pub(crate) fn yield_running(&mut self) {
         let holder = self.holder().expect("fair: a session holds the lane");
         let group = &mut self.groups[holder];
         group.competition.yield_running(&mut self.coroutines);
@@ -433,7 +433,7 @@ impl FairLane {
     /// A yield while nothing else competes on the lane: the same as [`Self::yield_running`] and
     /// [`Self::pick`]. `false`, and nothing changed, if something does.
     #[inline]
-    pub fn yield_alone(&mut self) -> bool {
+    pub(crate) fn yield_alone(&mut self) -> bool {
         let Some(sessions) = &mut self.sessions else {
             return self.groups[0].competition.yield_alone(&mut self.coroutines);
         };
@@ -454,7 +454,7 @@ impl FairLane {
     /// Whether a pick now would preempt the coroutine on the lane, on either level; the test at a
     /// wave's or frame's end (semantics 25).
     #[must_use]
-    pub fn prefers_another(&self) -> bool {
+    pub(crate) fn prefers_another(&self) -> bool {
         let Some(holder) = self.holder() else { return false };
         self.sessions.as_ref().is_some_and(|sessions| sessions.queue.prefers_another())
             || self.groups[holder].competition.prefers_another(&self.coroutines)
@@ -463,14 +463,14 @@ impl FairLane {
     // Parameters.
 
     /// Changes weight and class of a coroutine: among all of the lane, or within its session.
-    pub fn set_share(&mut self, slot: u32, share: Share) {
+    pub(crate) fn set_share(&mut self, slot: u32, share: Share) {
         let position = self.home(slot);
         self.groups[position].competition.set_share(&mut self.coroutines, slot, share);
     }
 
     /// Changes weight and class of a session. Returns whether it has a share here: the sessions
     /// share the lane and it has a coroutine.
-    pub fn set_session_share(&mut self, session: u32, share: Share) -> bool {
+    pub(crate) fn set_session_share(&mut self, session: u32, share: Share) -> bool {
         let Some(sessions) = &mut self.sessions else { return false };
         let Some(position) = sessions.position(session) else { return false };
         sessions.charge_pending();
@@ -480,7 +480,7 @@ impl FairLane {
     }
 
     /// Moves origins, which keeps numbers small and changes no decision.
-    pub fn rebase(&mut self) {
+    pub(crate) fn rebase(&mut self) {
         match &mut self.sessions {
             Some(sessions) => {
                 sessions.charge_pending();
@@ -494,41 +494,34 @@ impl FairLane {
 
     /// Weight and class of a coroutine.
     #[must_use]
-    pub fn share(&self, slot: u32) -> Option<Share> {
+    pub(crate) fn share(&self, slot: u32) -> Option<Share> {
         self.coroutines.share(slot)
-    }
-
-    /// Weight and class of a session, if it has a share here.
-    #[must_use]
-    pub fn session_share(&self, session: u32) -> Option<Share> {
-        let sessions = self.sessions.as_ref()?;
-        sessions.queue.share(sessions.position(session)?)
     }
 
     /// The session that a coroutine's group belongs to; `None` in the flat form.
     #[must_use]
-    pub fn session_of(&self, slot: u32) -> Option<u32> {
+    pub(crate) fn session_of(&self, slot: u32) -> Option<u32> {
         let sessions = self.sessions.as_ref()?;
         Some(self.groups[*sessions.home.get(slot as usize)? as usize].session)
     }
 
     /// Whether [`Self::charge_later`] left something to charge.
     #[must_use]
-    pub fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         self.sessions.as_ref().is_some_and(|sessions| sessions.pending > 0)
     }
 
     /// Whether a coroutine is queued, the one on the lane not counted.
     #[inline]
     #[must_use]
-    pub fn has_queued(&self) -> bool {
+    pub(crate) fn has_queued(&self) -> bool {
         let of_holder = self.holder().is_some_and(|holder| self.groups[holder].has_ready());
         of_holder || self.sessions.as_ref().is_some_and(|sessions| sessions.queue.has_queued())
     }
 
     /// Whether a coroutine could be handed the lane; `None` if it does not compete.
     #[must_use]
-    pub fn eligible(&self, slot: u32) -> Option<bool> {
+    pub(crate) fn eligible(&self, slot: u32) -> Option<bool> {
         let position = self.home(slot);
         let own = self.groups[position].competition.eligible(&self.coroutines, slot)?;
         let Some(sessions) = &self.sessions else { return Some(own) };
@@ -540,7 +533,7 @@ impl FairLane {
     /// What decides about a coroutine: the key of its session, if they share the lane, and its own.
     /// `None` if it does not compete.
     #[must_use]
-    pub fn keys(&self, slot: u32) -> Option<(Option<FairKey>, FairKey)> {
+    pub(crate) fn keys(&self, slot: u32) -> Option<(Option<FairKey>, FairKey)> {
         let position = self.home(slot);
         let own = self.groups[position].competition.key(&self.coroutines, slot)?;
         let Some(sessions) = &self.sessions else { return Some((None, own)) };
@@ -550,20 +543,20 @@ impl FairLane {
 
     /// Service owed to a coroutine: by the others of the lane, or by those of its session.
     #[must_use]
-    pub fn lag(&self, slot: u32) -> Option<i64> {
+    pub(crate) fn lag(&self, slot: u32) -> Option<i64> {
         self.groups[self.home(slot)].competition.lag(&self.coroutines, slot)
     }
 
     /// Service owed to a session by the others.
     #[must_use]
-    pub fn session_lag(&self, session: u32) -> Option<i64> {
+    pub(crate) fn session_lag(&self, session: u32) -> Option<i64> {
         let sessions = self.sessions.as_ref()?;
         sessions.queue.lag(sessions.position(session)?)
     }
 
     /// Calls `visit` with each queued slot, in no particular order, until it returns
     /// false.
-    pub fn visit_queued(&self, mut visit: impl FnMut(u32) -> bool) {
+    pub(crate) fn visit_queued(&self, mut visit: impl FnMut(u32) -> bool) {
         for group in &self.groups {
             group.competition.visit_queued(&self.coroutines, &mut visit);
         }
@@ -573,7 +566,7 @@ impl FairLane {
 
     /// The flat form as plain data; `None` if sessions share the lane. Allocates.
     #[must_use]
-    pub fn export(&self) -> Option<FairState> {
+    pub(crate) fn export(&self) -> Option<FairState> {
         if self.sessions.is_some() {
             return None;
         }
@@ -590,7 +583,7 @@ impl FairLane {
     /// The sessions as plain data, ascending by number, and their next arrival number; `None` in
     /// the flat form. Allocates.
     #[must_use]
-    pub fn export_sessions(&self) -> Option<(u64, Vec<FairSessionState>)> {
+    pub(crate) fn export_sessions(&self) -> Option<(u64, Vec<FairSessionState>)> {
         let sessions = self.sessions.as_ref()?;
         let (queue, table) = (&sessions.queue, &self.coroutines);
         let members = self.members();
@@ -621,7 +614,7 @@ impl FairLane {
     /// A flat queue from plain data, which decides exactly like the exported one. `None` if no
     /// queue has this state, or the host has not enough memory.
     #[must_use]
-    pub fn rebuild(state: &FairState) -> Option<Self> {
+    pub(crate) fn rebuild(state: &FairState) -> Option<Self> {
         let mut lane = Self::new(state.settings);
         if lane.sessions.is_some() {
             return None;
@@ -636,7 +629,7 @@ impl FairLane {
     /// A queue of sessions from plain data, with room for slots and sessions. `None` if no queue
     /// has this state, or the host has not enough memory.
     #[must_use]
-    pub fn rebuild_sessions(
+    pub(crate) fn rebuild_sessions(
         settings: FairSettings,
         reserved: (u32, u32),
         arrivals: u64,
@@ -676,7 +669,7 @@ impl FairLane {
 
     /// A copy that decides alike, to try a decision on. Allocates; `None` without memory.
     #[must_use]
-    pub fn trial(&self) -> Option<Self> {
+    pub(crate) fn trial(&self) -> Option<Self> {
         match self.export() {
             Some(state) => Self::rebuild(&state),
             None => {
@@ -691,7 +684,7 @@ impl FairLane {
     ///
     /// # Errors
     /// The first invariant that does not hold.
-    pub fn check(&self) -> Result<(), Violation> {
+    pub(crate) fn check(&self) -> Result<(), Violation> {
         let mut nodes = 0;
         for (group, members) in self.groups.iter().zip(self.members()) {
             let count = members.len() as u64;

@@ -91,6 +91,7 @@ pub(crate) fn make_session(
         exiting: false,
         ended: None,
         ended_by_host: false,
+        is_replaced: false,
         first_faulted: false,
         faults: Vec::new(),
         fault_stacks: Vec::new(),

@@ -462,6 +462,8 @@ impl World {
                 && state.frame == head.ended_frame
                 && u128::from(state.clock.0) >= ended;
             input.check("a lane of another number or time", here)?;
+            let is_counted = state.clock.0 / spec.frame_cycles.0 <= spec.countable_frames();
+            input.check("a clock later than any run's", is_counted)?;
             let used = state.records.len() + state.free.len() + state.retired.len();
             let (slots, sessions) = state.reserved;
             let room = (slots.max(sessions) as usize) <= 2 * used + ROOM_AHEAD;
@@ -481,8 +483,8 @@ impl World {
         input: &mut Reader<'_>,
     ) -> Result<(), StateError> {
         let (ended, lanes): (Option<SessionOutcome>, Vec<u16>) = Codec::read(input)?;
-        // Leases move ended sessions of all kinds, because they have nothing that runs.
-        let is_moved = ended.is_some() && !self.spec.leases.is_empty();
+        // Leases move ended sessions of all kinds, if they cannot begin anew.
+        let is_moved = ended.is_some() && !self.spec.live && !self.spec.leases.is_empty();
         let fits = is_moved && matches!(lanes[..], [lane] if lane < self.spec.lanes)
             || can_be_on(&lanes, &self.spec, session);
         input.check("the lanes of a session", fits)?;

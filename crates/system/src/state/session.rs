@@ -9,7 +9,7 @@ use crate::codec::{
     Codec, CodecError, Reader, Unlimited, Update, Writer, codes, converted, newtypes, parts,
     record, variants,
 };
-use crate::input::InputQueue;
+use crate::input::{InputQueue, Unread};
 use crate::kill::{KILLS_KEPT, KillRecord, KillRule, Kills};
 use crate::observe::Chain;
 use crate::queue::Queue;
@@ -94,7 +94,11 @@ variants! {
     }
 }
 
-codes! { FaultCode: FaultCode::from_code; KillRule: KillRule::from_code; }
+codes! {
+    FaultCode: FaultCode::from_code;
+    KillRule: KillRule::from_code;
+    Unread: Unread::from_code;
+}
 
 newtypes! {
     Codec: Ticket;
@@ -168,7 +172,7 @@ impl Codec for Queue {
 
 parts! {
     // Events that are not delivered yet are counted from the inputs; dropped ones from the restore.
-    InputQueue { events, read, stream, waiting, next_ticket fixed coming, held, dropped }
+    InputQueue { events, read, unread, waiting, next_ticket fixed coming, held, dropped }
     Port { closed, sent fixed channel, name, home, credits }
     Channel {
         capacity, queue, receivers, selectors, senders, closed, next_ticket, wiring as Update
@@ -187,7 +191,7 @@ parts! {
         log_dropped, cycles, host_calls, messages, exit, exiting, first_faulted, faults,
         capabilities as Update, calls as Update, watches as Update, asks as Update
         fixed
-        ended, ended_by_host, lanes, machine, startup, tasks, channels, made_channels,
+        ended, ended_by_host, is_replaced, lanes, machine, startup, tasks, channels, made_channels,
         id, name, memory, table, stack_pointer, priority, weight, sharing, class, limits, port_names, args, env,
         output, log, profile, kills, fault_stacks, missed_ports,
     }

@@ -34,6 +34,10 @@ pub(crate) enum Rules {
     UnroutedWake,
     /// A reply to an ask is taken a frame late.
     LateReply,
+    /// Every input event is taken a frame late.
+    LateInput,
+    /// A replaced session begins with nothing.
+    LostCarry,
     /// A return to a snapshot loses the replies that wait in it.
     LostReply,
     /// Every end is interrupted after this step, and started again.
@@ -65,9 +69,17 @@ impl Rules {
         self != Self::LostHold
     }
 
-    pub(crate) fn reply_frame(self, frame: Frame, input: &Input) -> Frame {
-        let is_late = self == Self::LateReply && matches!(input, Input::Reply { .. });
+    pub(crate) fn input_frame(self, frame: Frame, input: &Input) -> Frame {
+        let is_late = match input {
+            Input::Reply { .. } => self == Self::LateReply,
+            Input::Bytes { .. } => self == Self::LateInput,
+            _ => false,
+        };
         Frame(frame.0 + u64::from(is_late))
+    }
+
+    pub(crate) fn carried(self, carry: &[u8]) -> &[u8] {
+        if self == Self::LostCarry { &[] } else { carry }
     }
 
     pub(crate) fn kept_inputs(self, inputs: &VecDeque<Given>) -> VecDeque<Given> {
@@ -471,6 +483,51 @@ fn a_snapshot_that_loses_a_hold_is_noticed() {
     let straight = held_over_a_rollback(Rules::Kept, false);
     assert_eq!(held_over_a_rollback(Rules::Kept, true), straight);
     assert_ne!(held_over_a_rollback(Rules::LostHold, true), straight);
+}
+
+/// What a guest outputs that writes the first byte of each input and the frame in which it came:
+/// one input is given while it runs, another is carried to the module that replaces its own.
+fn check_inputs(rules: Rules) -> Result<(), Vec<u8>> {
+    let text = r#"(module
+      (import "wavelock" "input" (func $input (param i32 i32) (result i32)))
+      (import "wavelock" "output" (func $output (param i32 i32) (result i32)))
+      (import "wavelock" "frame" (func $frame (result i64)))
+      (import "wavelock" "sleep" (func $sleep (param i64)))
+      (memory 1)
+      (func (export "_start")
+        (loop $more
+          (if (i32.gt_s (call $input (i32.const 0) (i32.const 8)) (i32.const 0)) (then
+            (i64.store (i32.const 1) (call $frame))
+            (drop (call $output (i32.const 0) (i32.const 2)))))
+          (call $sleep (i64.const 1)) (br $more))))"#;
+    let mut spec = MachineSpec { live: true, ..MachineSpec::new() };
+    let load = |text: &str| {
+        Arc::new(Module::from_text(text.as_bytes(), &Limits::default()).expect("valid"))
+    };
+    let module = spec.add_module(load(text), text.as_bytes());
+    spec.add_session("main", module);
+    let mut world = World::load(spec, Vec::new(), false).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    let session = SessionId(0);
+    let bytes = Input::Bytes { to: crate::Recipient::Session(session), bytes: [7].into() };
+    world.give_at(Frame(3), bytes).expect("in range");
+    let other = text.replace("(memory 1)", "(memory 2)");
+    let module = crate::LaterModule::new(load(&other), other.as_bytes().into());
+    let carry = [8].into();
+    let replacement = crate::Replacement { session, module, carry };
+    let replace = Input::Control(crate::Control::Replace(alloc::boxed::Box::new(replacement)));
+    world.give_at(Frame(6), replace).expect("in range");
+    let mut output = Output(Vec::new());
+    world.allow(Frame(9));
+    world.run_allowed(&mut output).expect("the host can");
+    if output.0 == [7, 3, 8, 6] { Ok(()) } else { Err(output.0) }
+}
+
+#[test]
+fn an_input_that_is_late_or_was_not_carried_is_noticed() {
+    assert_eq!(check_inputs(Rules::Kept), Ok(()));
+    assert_eq!(check_inputs(Rules::LateInput), Err([7, 4, 8, 6].into()));
+    assert_eq!(check_inputs(Rules::LostCarry), Err([7, 3].into()));
 }
 
 /// A machine whose guest asks, and writes the reply and the frame in which it came.
