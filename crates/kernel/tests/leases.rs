@@ -114,7 +114,8 @@ fn every_refusal_has_its_numbers() {
         "a revocation within 10199 cycles cannot be promised; 10200 can: a wave + 2 * G"
     );
     lane.request_lease(request(context)).expect("free");
-    let steps: [(LeasePhase, fn(&mut Lane)); 4] = [
+    type Step = fn(&mut Lane);
+    let steps: [(LeasePhase, Step); 4] = [
         (LeasePhase::Requested, Lane::drain_lease),
         (LeasePhase::Draining, Lane::flush_lease),
         (LeasePhase::Flushing, |lane: &mut Lane| lane.activate_lease(None).expect("all holds")),
