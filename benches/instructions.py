@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Instructions per operation of `wavelock run`, counted by callgrind: the noise-free counterpart of benches/speed.py.
 
-usage: benches/instructions.py [--binary FILE] [--before FILE] [NAME...]
+usage: benches/instructions.py [--binary FILE] [--before FILE] [--cap] [NAME...]
 
 Each row runs one guest of benches/guests at two sizes on one lane and one worker; the difference of
 the instruction counts divided by the difference of the operations is the figure, so start-up cancels
 out. With `--before` an older `wavelock` runs the same guests and the last column is the ratio of the two.
+With `--cap` the session has a cap that it never uses up.
 Counts ignore caches: for workloads with random memory access use speed.py.
 Needs `valgrind`.
 """
@@ -28,13 +29,13 @@ ROWS = [
 ]
 
 
-def count(binary, folder, module, machine, arguments, policy):
+def count(binary, folder, module, machine, arguments, policy, session):
     """Instructions of one run."""
     manifest = Path(folder) / "guest.toml"
     words = ", ".join(f'"{word}"' for word in (module, *arguments))
     manifest.write_text(
         f'[machine]\nlanes = 1\n{machine}\n[limits]\ncoroutines = 1000001\n'
-        f'[[session]]\nname = "guest"\nmodule = "{HERE / "guests" / module}.wat"\nargs = [{words}]\n'
+        f'[[session]]\nname = "guest"\nmodule = "{HERE / "guests" / module}.wat"\nargs = [{words}]\n{session}\n'
     )
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary, "run", manifest, "--workers", "1"]
     done = subprocess.run([*map(str, command), *(["--policy", policy] if policy else [])], capture_output=True, text=True)
@@ -49,17 +50,20 @@ def main():
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
     parser.add_argument("--binary", default=str(target / "release" / "wavelock"))
     parser.add_argument("--before", help="an older `wavelock` to compare with")
+    parser.add_argument("--cap", action="store_true", help="give the session a cap that it never uses up")
     parser.add_argument("names", nargs="*", help="rows whose name contains one of these (default: all)")
     options = parser.parse_args()
     binaries = [options.binary] + ([options.before] if options.before else [])
     print("| instructions per operation |" + (" before |" if options.before else "") + " now |" + (" now / before |" if options.before else ""))
     print("|---|" + "---:|" * (3 if options.before else 1))
+    session = "budget_cycles = 1000000000000" if options.cap else ""
     with tempfile.TemporaryDirectory() as folder:
         for name, module, machine, (small, few), (large, many), policy in ROWS:
             if options.names and not any(part in name for part in options.names):
                 continue
             now, *before = [
-                (count(binary, folder, module, machine, large, policy) - count(binary, folder, module, machine, small, policy)) / (many - few)
+                (count(binary, folder, module, machine, large, policy, session) - count(binary, folder, module, machine, small, policy, session))
+                / (many - few)
                 for binary in binaries
             ]
             cells = [*(f"{figure:.0f}" for figure in before), f"{now:.0f}", *(f"{now / figure:.2f}" for figure in before)]

@@ -144,13 +144,14 @@ Inductive checked (lanes sessions : nat) : checker -> layout -> Prop :=
 | checked_start y : checked lanes sessions (new_checker lanes sessions) y
 | checked_check k y t f : checked lanes sessions k y -> states f y ->
     checked lanes sessions (fst (check t f k)) y
+| checked_admit k y n : checked lanes sessions k y -> checked lanes sessions (admit n k) y
 | checked_moves k y y' : checked lanes sessions k y -> evolves y y' ->
     checked lanes sessions k y'.
 
 Theorem checked_checker_is_honest lanes sessions k y :
   checked lanes sessions k y -> invariant k /\ honest k y /\ length (k_accepted k) = lanes.
 Proof.
-  induction 1 as [y|k y t f _ (I & Hh & L) S|k y y' _ (I & Hh & L) He].
+  induction 1 as [y|k y t f _ (I & Hh & L) S|k y n _ (I & Hh & L)|k y y' _ (I & Hh & L) He].
   - split; [apply new_checker_invariant|]. split.
     + intros g v x w H. unfold accepted_at, new_checker in H; simpl in H.
       destruct (nth_error (repeat None lanes) g) eqn:E; [|discriminate].
@@ -158,6 +159,7 @@ Proof.
     + apply repeat_length.
   - split; [apply check_invariant; auto|]. split; [apply check_keeps_honesty; auto|].
     rewrite check_length. auto.
+  - split; [apply admit_invariant; auto|]. split; auto.
   - split; auto. split; auto. eapply moves_keep_honesty; eauto.
 Qed.
 

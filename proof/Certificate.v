@@ -1516,3 +1516,25 @@ Proof.
   destruct (check_claims_others _ _ _ _ _ _ Ec) as (_ & _ & O3).
   rewrite O3, release_all_others; auto.
 Qed.
+
+(* ---- Sessions start ---- *)
+
+(* The machine now has [n] sessions; the new ones are held by nobody. *)
+Definition admit (n : nat) (k : checker) : checker :=
+  {| k_marks := k_marks k;
+     k_sessions := k_sessions k ++ repeat None (n - length (k_sessions k));
+     k_channels := k_channels k; k_accepted := k_accepted k; k_checks := k_checks k |}.
+
+Theorem admit_invariant n k : invariant k -> invariant (admit n k).
+Proof.
+  intros (H1 & H2 & H3 & H4 & H5). unfold invariant, admit, accepted_at in *; simpl.
+  split; auto. split; auto. split; [|split; auto].
+  - intros g v x H. destruct (H3 g v x H) as (A & B & C & D). repeat split; auto.
+    + intros s Hs. assert (E := C s Hs). rewrite nth_error_app1; auto.
+      apply nth_error_Some. congruence.
+    + apply (D c); auto.
+    + apply (D c); auto.
+  - intros s g H. apply H4. destruct (Nat.lt_ge_cases s (length (k_sessions k))) as [Hs|Hs].
+    + rewrite nth_error_app1 in H; auto.
+    + rewrite nth_error_app2 in H; auto. apply nth_repeat in H. discriminate.
+Qed.

@@ -3,7 +3,8 @@
    One line in, one line out. A line is a letter and integers, separated by spaces; the letters are
    in [command]. Output is kept until the line "." and then written at once, so that a driver can
    send a whole sequence before it reads. Anything the model does not know is an error line. The
-   letter Y is a whole machine and has as many lines as there are things to compare ([Machines]).
+   letter Y is a whole machine and has as many lines as there are things to compare ([Machines]);
+   the words checker, admit and check are for the checker of certificates ([Checker]).
 
    `oracle --self-check` tests that numbers above 2^63 survive extraction. *)
 
@@ -256,6 +257,13 @@ let () =
           | "Y" :: n ->
               Buffer.add_string out
                 (try Machines.run (List.map Z.of_string n)
+                 with error -> "error " ^ Printexc.to_string error)
+          | [ "checker"; lanes; sessions ] ->
+              Buffer.add_string out (Checker.start (Z.of_string lanes) (Z.of_string sessions))
+          | [ "admit"; sessions ] -> Buffer.add_string out (Checker.admit (Z.of_string sessions))
+          | "check" :: n ->
+              Buffer.add_string out
+                (try Checker.check (List.map Z.of_string n)
                  with error -> "error " ^ Printexc.to_string error)
           | letter :: n ->
               Buffer.add_string out

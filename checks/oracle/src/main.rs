@@ -9,8 +9,11 @@
 //!
 //! Sequences come from the generator of the kernel's own tests, compiled from the same file. In
 //! half of the sequences slices end through `Lane::switch` where it applies, so that the fast paths
-//! are compared too. The kernel is used through its public interface alone.
+//! are compared too. The kernel is used through its public interface alone. Beside each sequence run
+//! a refill ring, the admission test and a checker of certificates ([`certificates`]); a run of
+//! 1,000 sequences or more fails if a refusal was never given.
 
+mod certificates;
 #[allow(dead_code, reason = "only the types of its answers are used here")]
 #[path = "../../../crates/kernel/tests/model/mod.rs"]
 mod model;
@@ -36,6 +39,7 @@ mod generated {
     pub(crate) mod generate;
 }
 
+use certificates::Verdicts;
 use generated::generate::Generator;
 use model::lane::State as Seen;
 use operations::{End, Kind, Op, Setup};
@@ -923,6 +927,13 @@ fn uses_switch(seed: u64) -> bool {
     (seed / Kind::ALL.len() as u64) % 2 == 1
 }
 
+/// What is not operations on lanes: a refill ring, admission, a checker of certificates.
+fn beside(world: &mut World, seed: u64, verdicts: &mut Verdicts) {
+    ring_life(world, seed);
+    admissions(world, seed);
+    certificates::life(seed, verdicts, |command, answer| world.said(command, answer));
+}
+
 /// The difference in what was said, or else the panic that ended the run.
 fn judge(
     world: &World,
@@ -937,6 +948,7 @@ fn judge(
 fn sequence(
     seed: u64,
     length: usize,
+    verdicts: &mut Verdicts,
     oracle: &mut Oracle,
 ) -> Result<(usize, Option<Failure>), String> {
     let mut ops = Vec::with_capacity(length);
@@ -948,8 +960,7 @@ fn sequence(
             ops.push(op);
             world.apply(op, number % EVERYTHING_AFTER == 0 || number == length);
         }
-        ring_life(&mut world, seed);
-        admissions(&mut world, seed);
+        beside(&mut world, seed, verdicts);
     }));
     let found = judge(&world, run, oracle)?;
     Ok((world.answers.len(), found.map(|difference| (ops, difference))))
@@ -960,8 +971,7 @@ fn replay(seed: u64, ops: &[Op], oracle: &mut Oracle) -> Result<Option<Differenc
     let mut world = World::new(setup(seed), uses_switch(seed));
     let run = catch_unwind(AssertUnwindSafe(|| {
         ops.iter().for_each(|&op| world.apply(op, true));
-        ring_life(&mut world, seed);
-        admissions(&mut world, seed);
+        beside(&mut world, seed, &mut Verdicts::default());
     }));
     judge(&world, run, oracle)
 }
@@ -1030,13 +1040,16 @@ fn report(seed: u64, ops: &[Op], difference: &Difference) {
     println!("oracle {}", difference.oracle);
 }
 
+/// This number of sequences has every refusal of a certificate.
+const COMPLETE_FROM: u64 = 1_000;
+
 fn compare_all(options: &Options) -> Result<bool, String> {
     let mut oracle = Oracle::start(&options.oracle)?;
     let (begun, shows) = (Instant::now(), std::io::stderr().is_terminal());
-    let mut lines = 0;
+    let (mut lines, mut verdicts) = (0, Verdicts::default());
     for number in 0..options.sequences {
         let seed = options.seed + number;
-        let (compared, found) = sequence(seed, options.length, &mut oracle)?;
+        let (compared, found) = sequence(seed, options.length, &mut verdicts, &mut oracle)?;
         lines += compared;
         if let Some((ops, difference)) =
             found.filter(|(_, found)| !found.is_panic || options.panics)
@@ -1060,7 +1073,7 @@ fn compare_all(options: &Options) -> Result<bool, String> {
         options.seed,
         begun.elapsed().as_secs()
     );
-    Ok(true)
+    Ok(certificates::report(&verdicts) || options.sequences < COMPLETE_FROM)
 }
 
 fn main() -> ExitCode {

@@ -354,12 +354,29 @@ pub struct LiveArguments {
     /// repeated
     #[arg(long, value_name = "ADDRESS", requires = "live")]
     pub listen: Vec<Address>,
+    /// Make sessions of the modules in this folder: a file that is put there starts one, a changed
+    /// one replaces it, a removed one ends it
+    #[arg(long, value_name = "DIR", requires = "live")]
+    pub watch: Option<PathBuf>,
+    /// Let lines start and replace sessions, with the modules in this folder
+    #[arg(long, value_name = "DIR", requires = "live")]
+    pub modules: Option<PathBuf>,
+    /// Start sessions with the [template] of this manifest, in place of the machine's
+    #[arg(long, value_name = "MANIFEST", requires = "live")]
+    pub template: Option<PathBuf>,
     /// Each line is text for this session, not JSON
     #[arg(long, value_name = "SESSION", requires = "live")]
     pub to: Option<String>,
     /// End the run after this long: 500ms, 2s, 5m, 1h
     #[arg(long = "for", value_name = "DURATION", requires = "live", value_parser = duration)]
     pub time: Option<Duration>,
+}
+
+impl LiveArguments {
+    /// Whether sessions can start while the machine runs.
+    pub(crate) const fn starts_sessions(&self) -> bool {
+        self.watch.is_some() || self.modules.is_some()
+    }
 }
 
 /// How often frames are due.

@@ -447,6 +447,28 @@ pub const SESSION: &[Key] = &[
     OWN_OUTPUT,
 ];
 
+/// `[template]`.
+pub(crate) const TEMPLATE: &[Key] = &[
+    LANE,
+    PRIORITY,
+    WEIGHT,
+    CLASS,
+    ARGS,
+    ENV,
+    PORTS,
+    COROUTINE_GLOBALS,
+    CAP_CYCLES,
+    CAP_PERIOD,
+    CAP_OVERRUN,
+    SESSION_PROFILE,
+    OWN_COROUTINES,
+    OWN_STACK,
+    OWN_STACKS,
+    OWN_MEMORY,
+    OWN_CHANNELS,
+    OWN_OUTPUT,
+];
+
 pub(crate) const CHANNEL_NAME: Key =
     Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; what `ports` refer to");
 pub(crate) const CHANNEL_COUNT: Key = Key::optional_number(
@@ -670,6 +692,11 @@ pub const TABLES: &[(&str, &[Key], &str)] = &[
     ("[limits]", LIMITS, "a limit on every resource a guest can use"),
     ("[[session]]", SESSION, "one session, or `count` of them"),
     ("[[channel]]", CHANNEL, "one channel between sessions"),
+    (
+        "[template]",
+        TEMPLATE,
+        "what a session has that a live run starts, from a folder or by a line; part of no identity, because each start is recorded",
+    ),
     (
         "[[context]]",
         CONTEXT,

@@ -33,6 +33,7 @@ mod problem;
 mod read;
 mod spec;
 mod suggest;
+mod template;
 mod time;
 mod view;
 
@@ -42,10 +43,10 @@ pub use keys::{
 };
 pub use model::{
     CLASS_NAMES, Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy,
-    Session, WaveSpan,
+    Session, Template, WaveSpan,
 };
 pub use problem::Origin;
-pub use read::{ManifestValue, Overrides, Read, of_module, read};
+pub use read::{ManifestValue, Overrides, Read, name_refusal, of_module, read};
 pub use spec::{LoadedModule, in_words, machine_spec, policy_of, refusal, warning};
 pub use suggest::{did_you_mean, nearest};
 pub use view::{At, Findings, View};

@@ -7,7 +7,7 @@ use crate::keys::Limits;
 use std::path::PathBuf;
 use wavelock_abi::{Cycles, Frame, LaneId, LatencyClass, Priority, SessionId, Weight};
 use wavelock_kernel::{CapSettings, Sharing};
-use wavelock_system::{ContextSpec, GrantSpec, LeaseSpec, OwnLimits};
+use wavelock_system::{ContextSpec, GrantSpec, LaterModule, LeaseSpec, NewSession, OwnLimits};
 
 /// Which coroutine of a lane runs next.
 pub use wavelock_kernel::PolicyKind as Policy;
@@ -47,6 +47,8 @@ pub struct Manifest {
     pub sessions: Vec<Session>,
     /// Every channel, in manifest order.
     pub channels: Vec<Channel>,
+    /// `[template]`.
+    pub template: Template,
     /// Every context, in manifest order.
     pub contexts: Vec<ContextSpec>,
     /// Every grant, in manifest order.
@@ -103,6 +105,16 @@ pub enum GlobalName {
     Index(u32),
 }
 
+impl GlobalName {
+    /// As `system` takes it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Index(index) => index.to_string(),
+        }
+    }
+}
+
 /// One session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
@@ -146,4 +158,49 @@ pub struct Channel {
     pub owner: SessionId,
     /// Its capacity in messages.
     pub capacity: u32,
+}
+
+/// `[template]`: what a session has that a live run starts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Template {
+    /// The lane it stays on; without it: its number modulo the lanes, and it may move.
+    pub lane: Option<LaneId>,
+    /// Priority of its coroutines.
+    pub priority: Priority,
+    /// Its weight under `fair`.
+    pub weight: Weight,
+    /// Latency class of its coroutines under `fair`.
+    pub class: LatencyClass,
+    /// What `args_get` returns; without it, its name.
+    pub args: Option<Vec<String>>,
+    /// What `environ_get` returns, in name order.
+    pub env: Vec<(String, String)>,
+    /// Its ports, in name order, and the channels that they lead to.
+    pub ports: Vec<(String, String)>,
+    /// Globals of which each coroutine has its own copy, in addition to `__stack_pointer`.
+    pub coroutine_globals: Vec<GlobalName>,
+    /// Its cap.
+    pub cap: Option<CapSettings>,
+    /// Its own limits.
+    pub limits: OwnLimits,
+}
+
+impl Template {
+    /// The session of a name and a module.
+    #[must_use]
+    pub fn session(&self, name: &str, module: LaterModule) -> NewSession {
+        NewSession {
+            lane: self.lane.map(|lane| lane.0),
+            priority: self.priority,
+            weight: self.weight,
+            class: self.class,
+            args: self.args.clone().unwrap_or_else(|| vec![name.to_owned()]),
+            env: self.env.clone(),
+            ports: self.ports.clone(),
+            coroutine_globals: self.coroutine_globals.iter().map(GlobalName::text).collect(),
+            cap: self.cap,
+            limits: self.limits,
+            ..NewSession::new(name, module)
+        }
+    }
 }

@@ -12,8 +12,8 @@ use crate::keys::{
     SESSION, TABLES,
 };
 use crate::model::{
-    Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, WaveSpan,
-    find_class,
+    Channel, ChannelIndex, GlobalName, Machine, Manifest, ModuleIndex, Policy, Session, Template,
+    WaveSpan, find_class,
 };
 use crate::problem::{Named, Origin, Problem};
 use crate::suggest::nearest;
@@ -30,8 +30,8 @@ use wavelock_system::OwnLimits;
 pub(crate) const INDEX: &str = "{index}";
 
 /// The names of a manifest's tables.
-const TABLE_NAMES: [&str; 8] =
-    ["machine", "limits", "session", "channel", "context", "profile", "grant", "lease"];
+const TABLE_NAMES: [&str; 9] =
+    ["machine", "limits", "session", "channel", "template", "context", "profile", "grant", "lease"];
 
 /// Flags that override values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -175,6 +175,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         modules: vec![path.to_owned()],
         sessions: vec![session],
         channels: Vec::new(),
+        template: Template::default(),
         contexts: Vec::new(),
         grants: Vec::new(),
         leases: Vec::new(),
@@ -198,7 +199,8 @@ fn is_name_letter(letter: char) -> bool {
 }
 
 /// Why a string cannot be a name.
-pub(crate) fn name_refusal(text: &str) -> Option<String> {
+#[must_use]
+pub fn name_refusal(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some("a name must not be empty".to_owned());
     }
@@ -213,20 +215,20 @@ pub(crate) fn name_refusal(text: &str) -> Option<String> {
 type ChannelNames<'a> = BTreeMap<&'a str, (ChannelIndex, Span)>;
 
 /// A session as written, before counts are expanded and names resolved.
-struct SessionDraft {
+pub(crate) struct SessionDraft {
     name: At<String>,
     module: At<PathBuf>,
     count: Option<At<u64>>,
-    lanes: Option<At<Vec<LaneId>>>,
-    priority: Priority,
-    weight: Weight,
-    class: LatencyClass,
-    args: Option<Vec<String>>,
-    env: Vec<(String, String)>,
-    ports: Vec<(String, At<String>)>,
-    coroutine_globals: Option<At<Vec<GlobalName>>>,
-    cap: Option<At<CapSettings>>,
-    limits: OwnLimits,
+    pub(crate) lanes: Option<At<Vec<LaneId>>>,
+    pub(crate) priority: Priority,
+    pub(crate) weight: Weight,
+    pub(crate) class: LatencyClass,
+    pub(crate) args: Option<Vec<String>>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) ports: Vec<(String, At<String>)>,
+    pub(crate) coroutine_globals: Option<At<Vec<GlobalName>>>,
+    pub(crate) cap: Option<At<CapSettings>>,
+    pub(crate) limits: OwnLimits,
 }
 
 impl SessionDraft {
@@ -272,7 +274,9 @@ impl<'s> Reader<'s, '_> {
         let limits = self.single(table, "limits", "[limits]", LIMITS);
         let limits = self.limits(&limits);
         let mut session_views = self.array(table, "session", "[[session]]", SESSION);
-        if session_views.iter().any(|view| view.value(&keys::SESSION_PROFILE).is_some()) {
+        let mut template = self.single(table, "template", "[template]", keys::TEMPLATE);
+        let takes = |view: &View<'_, '_>| view.value(&keys::SESSION_PROFILE).is_some();
+        if session_views.iter().any(takes) || takes(&template) {
             let known = self.findings.list.len();
             let views = self.array(table, "profile", "[[profile]]", keys::PROFILES);
             // What is wrong with profiles is reported where `time` reads them.
@@ -282,7 +286,8 @@ impl<'s> Reader<'s, '_> {
                 Some((name, view))
             });
             let profiles: BTreeMap<String, View<'_, '_>> = named.collect();
-            session_views.iter_mut().for_each(|view| self.apply_profile(view, &profiles));
+            let takers = session_views.iter_mut().chain([&mut template]);
+            takers.for_each(|view| self.apply_profile(view, &profiles));
         }
         let channel_views = self.array(table, "channel", "[[channel]]", CHANNEL);
         let sessions: Vec<SessionDraft> = session_views
@@ -302,7 +307,8 @@ impl<'s> Reader<'s, '_> {
         if sessions.len() < session_views.len() || channels.len() < channel_views.len() {
             return None;
         }
-        let mut manifest = self.resolve(machine, limits, sessions, channels);
+        let template = self.settings(&template, &machine);
+        let mut manifest = self.resolve(machine, limits, (sessions, template), channels);
         self.time(table, &mut manifest);
         Some(manifest)
     }
@@ -496,6 +502,13 @@ impl<'s> Reader<'s, '_> {
             self.add(module.span.clone(), &Problem::Empty { what: "`module`" });
         }
         let count = self.findings.number(view, &keys::COUNT);
+        let settings = self.settings(view, machine);
+        let module = module?.map(|path| directory.join(path));
+        Some(SessionDraft { name: name?, module, count, ..settings })
+    }
+
+    /// A session without its name, module and count.
+    fn settings(&mut self, view: &View<'_, '_>, machine: &Machine) -> SessionDraft {
         let lanes = self.session_lanes(view, machine);
         let priority = self
             .findings
@@ -517,10 +530,10 @@ impl<'s> Reader<'s, '_> {
         let coroutine_globals = self.coroutine_globals(view);
         let cap = self.cap(view);
         let limits = self.own_limits(view);
-        Some(SessionDraft {
-            name: name?,
-            module: module?.map(|path| directory.join(path)),
-            count,
+        SessionDraft {
+            name: At { value: String::new(), span: 0..0 },
+            module: At { value: PathBuf::new(), span: 0..0 },
+            count: None,
             lanes,
             priority,
             weight,
@@ -531,7 +544,7 @@ impl<'s> Reader<'s, '_> {
             coroutine_globals,
             cap,
             limits,
-        })
+        }
     }
 
     /// The limits that a session has for itself.
@@ -786,7 +799,7 @@ impl<'s> Reader<'s, '_> {
         &mut self,
         machine: Machine,
         limits: Limits,
-        drafts: Vec<SessionDraft>,
+        (drafts, template): (Vec<SessionDraft>, SessionDraft),
         channel_drafts: Vec<ChannelDraft>,
     ) -> Manifest {
         let ChannelDrafts { list: channel_drafts, counted } = self.expand_channels(channel_drafts);
@@ -861,9 +874,10 @@ impl<'s> Reader<'s, '_> {
         } else {
             self.own(&drafts, &channel_drafts, &session_names)
         };
+        let template = self.template(template, channel_names.keys().copied());
         if channels.len() == channel_drafts.len() {
             self.wire_owners(&channels, &mut sessions);
-            self.warn_of_silence(&channels, &channel_drafts, &sessions);
+            self.warn_of_silence(&channels, &channel_drafts, &sessions, &template);
         }
         Manifest {
             machine,
@@ -871,6 +885,7 @@ impl<'s> Reader<'s, '_> {
             modules,
             sessions,
             channels,
+            template,
             contexts: Vec::new(),
             grants: Vec::new(),
             leases: Vec::new(),
@@ -1106,6 +1121,7 @@ impl<'s> Reader<'s, '_> {
         channels: &[Channel],
         drafts: &[ChannelDraft],
         sessions: &[Session],
+        template: &Template,
     ) {
         let mut has_sender = vec![false; channels.len()];
         for (id, session) in sessions.iter().enumerate() {
@@ -1115,6 +1131,7 @@ impl<'s> Reader<'s, '_> {
             }
         }
         for ((channel, draft), has_sender) in channels.iter().zip(drafts).zip(has_sender) {
+            let has_sender = has_sender || template.ports.iter().any(|(_, to)| *to == channel.name);
             if !has_sender && !self.is_reported(&draft.name.span) {
                 let owner = sessions[channel.owner.0 as usize].name.clone();
                 self.add(

@@ -76,10 +76,6 @@ fn system_limits(limits: &Limits) -> wavelock_system::Limits {
 }
 
 fn session_spec(session: &Session) -> SessionSpec {
-    let global = |name: &GlobalName| match name {
-        GlobalName::Name(name) => name.clone(),
-        GlobalName::Index(index) => index.to_string(),
-    };
     SessionSpec {
         name: session.name.clone(),
         module: session.module.0 as usize,
@@ -98,7 +94,12 @@ fn session_spec(session: &Session) -> SessionSpec {
             .iter()
             .map(|(name, channel)| (name.clone(), channel.0 as usize))
             .collect(),
-        coroutine_globals: session.coroutine_globals.iter().flatten().map(global).collect(),
+        coroutine_globals: session
+            .coroutine_globals
+            .iter()
+            .flatten()
+            .map(GlobalName::text)
+            .collect(),
         cap: session.cap,
         limits: session.limits,
     }
@@ -111,7 +112,8 @@ fn policy(
 ) -> Result<wavelock_kernel::Policy, Diagnostics> {
     let machine = &read.manifest.machine;
     let quantum = machine.quantum_cycles;
-    let gap = modules.iter().map(|(module, _)| module.code().gap()).max().unwrap_or(Cycles::ZERO);
+    let gaps = modules.iter().map(|(module, _)| module.code().gap()).chain(machine.most_gap);
+    let gap = gaps.max().unwrap_or(Cycles::ZERO);
     let made = policy_of(machine.policy, machine.share, quantum, gap, machine.frame_cycles);
     made.map_err(|most| {
         let title = format!(

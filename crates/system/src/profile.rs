@@ -240,6 +240,14 @@ impl World {
         self.begin_wave_profile();
     }
 
+    /// The profile of a session that starts: empty, if costs are kept.
+    pub(crate) fn new_profile(&self) -> Option<Box<Profile>> {
+        let mut sessions = self.groups.iter().flat_map(|group| &group.sessions);
+        let known = sessions.find_map(|session| session.profile.as_deref())?;
+        let stacks = known.stacks.is_some().then(BTreeMap::new);
+        Some(Box::new(Profile { stacks, ..Profile::default() }))
+    }
+
     /// The costs of a session, if they are kept.
     #[must_use]
     pub fn session_profile(&self, session: SessionId) -> Option<&Profile> {

@@ -384,6 +384,7 @@ impl World {
         let (group, lane) = self.lane_positions[usize::from(lane)];
         let mut state = make_session(spec, session, id, &mut Vec::new())?;
         state.input = InputQueue::new(Coming::Open, reads_stream(&spec.modules[session.module]));
+        state.profile = self.new_profile();
         self.groups.iter_mut().for_each(|group| group.local.add());
         let group_state = &mut *self.groups[group];
         group_state.local.insert(id, SessionIndex::new(group_state.sessions.len()));

@@ -51,7 +51,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "unsafe",
-        law: "crate roots forbid unsafe code; one named file each of cli, machine and waves may contain it",
+        law: "crate roots forbid unsafe code; one named file each of c, cli, compiled, machine and waves may contain it",
         check: code::unsafe_code,
     },
     Rule {

@@ -53,6 +53,15 @@ impl Names {
         describe(event, &|session| self.session(session), &|slot| self.context(lane, slot))
     }
 
+    /// Takes the name of a session that starts while the machine runs.
+    pub fn learn(&mut self, event: &Event<'_>) {
+        let Event::Start { session, name, .. } = event else { return };
+        // They are numbered in order; others are from a damaged trace.
+        if *session == self.sessions.len() as u64 {
+            self.sessions.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+
     /// The name of a context.
     #[must_use]
     pub fn context(&self, lane: u16, slot: u64) -> String {
@@ -282,6 +291,7 @@ impl Perfetto {
     pub fn moment(&mut self, moment: &Moment<'_>) {
         match *moment {
             Moment::Boundary { at, event } => {
+                self.names.learn(&event);
                 let text = self.names.describe(0, &event);
                 self.event(at, MACHINE, INSTANT, &text, Message::new());
             }

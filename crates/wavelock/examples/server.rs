@@ -1,22 +1,51 @@
-//! A server that runs guests at 60 frames a second: clients send packets from other threads, guests
-//! are capped, every frame is recorded, and a late packet is taken in its own frame by going back.
+//! A server that runs guests at 60 frames a second: clients upload modules and send packets from
+//! other threads, guests are capped, every frame is recorded, and a late packet is taken in its own
+//! frame by going back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use wavelock::{
-    Cycles, Engine, Error, Frame, FrameReport, Level, Machine, Observer, Pacer, Policy, Session,
+    Cycles, Engine, Error, Frame, FrameReport, Level, Machine, Module, Observer, Pacer, Policy,
     SessionBuilder, Snapshot,
 };
 
 const BACK: u64 = 8;
 const FRAMES: u64 = 120;
 
-/// A packet of a client, meant for a frame.
-struct Packet {
-    frame: u64,
-    to: Session,
-    bytes: Vec<u8>,
+/// What a client wants. Everything that changes the machine is for a frame, and is given again when
+/// that frame runs again.
+enum Event {
+    /// Bytes for a session, meant for a frame that may have run already.
+    Packet { frame: u64, to: &'static str, bytes: Vec<u8> },
+    /// A module: another one for the session of this name, or a new session.
+    Upload { name: &'static str, wasm: Vec<u8> },
+    /// The end of a session.
+    Kick { name: &'static str },
+}
+
+/// The same, with the module loaded.
+enum Change {
+    Input(&'static str, Vec<u8>),
+    Module(&'static str, Module),
+    End(&'static str),
+}
+
+fn apply(machine: &mut Machine, change: &Change) -> Result<(), Error> {
+    let (Change::Input(name, _) | Change::Module(name, _) | Change::End(name)) = change;
+    match (change, machine.session(name)) {
+        (Change::Input(_, bytes), Some(to)) => drop(machine.input(to, bytes)?),
+        (Change::Module(_, module), Some(old)) => drop(machine.replace_session(old, module, b"")?),
+        (Change::Module(_, module), None) => drop(machine.start_session(guest(name, module))?),
+        (Change::End(_), Some(session)) => drop(machine.end_session(session)?),
+        (Change::Input(..) | Change::End(_), None) => eprintln!("there is no `{name}`"),
+    }
+    Ok(())
+}
+
+/// A guest of somebody else: it gets at most so many cycles per frame.
+fn guest(name: &str, module: &Module) -> SessionBuilder {
+    SessionBuilder::new(name, module).cap(Cycles(100_000), 1)
 }
 
 /// Sums the time that the host took.
@@ -32,21 +61,32 @@ impl Observer for Load {
     }
 }
 
-fn serve(packets: &Receiver<Packet>, mut machine: Machine) -> Result<u64, Error> {
+fn serve(engine: &Engine, events: &Receiver<Event>, mut machine: Machine) -> Result<u64, Error> {
     let trace = std::env::temp_dir().join(format!("wavelock-server-{}.trace", std::process::id()));
     machine.record(std::fs::File::create(&trace)?, Level::Inputs)?;
     machine.observe(Load(Duration::ZERO));
     let mut pacer = Pacer::hz(60.0);
     let mut states: VecDeque<(u64, Snapshot)> = VecDeque::new();
-    let mut inputs: BTreeMap<u64, Vec<Packet>> = BTreeMap::new();
+    let mut changes: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
     let (mut head, mut answers) = (machine.frame().0, 0);
     while head < FRAMES {
         let now = pacer.wait();
         let mut late = head;
-        for packet in packets.try_iter() {
-            let frame = packet.frame.clamp(head.saturating_sub(BACK), head + 60);
+        for event in events.try_iter() {
+            let (frame, change) = match event {
+                Event::Packet { frame, to, bytes } => (frame, Change::Input(to, bytes)),
+                Event::Kick { name } => (head, Change::End(name)),
+                Event::Upload { name, wasm } => match engine.module(&wasm) {
+                    Ok(module) => (head, Change::Module(name, module)),
+                    Err(refused) => {
+                        eprintln!("{name}: {refused}");
+                        continue;
+                    }
+                },
+            };
+            let frame = frame.clamp(head.saturating_sub(BACK), head + 60);
             late = late.min(frame);
-            inputs.entry(frame).or_default().push(packet);
+            changes.entry(frame).or_default().push(change);
         }
         if let Some(at) = states.iter().position(|(frame, _)| *frame == late) {
             machine.load(&states[at].1)?;
@@ -59,11 +99,13 @@ fn serve(packets: &Receiver<Packet>, mut machine: Machine) -> Result<u64, Error>
             while states.len() as u64 > BACK {
                 states.pop_front();
             }
-            for packet in inputs.get(&frame).into_iter().flatten() {
-                machine.input(packet.to, &packet.bytes)?;
+            for change in changes.get(&frame).into_iter().flatten() {
+                if let Err(refused) = apply(&mut machine, change) {
+                    eprintln!("{refused}");
+                }
             }
             answers += machine.advance()?.outputs().len() as u64;
-            inputs = inputs.split_off(&frame.saturating_sub(BACK));
+            changes = changes.split_off(&frame.saturating_sub(BACK));
         }
         machine.confirm(Frame(head.saturating_sub(BACK)));
     }
@@ -76,28 +118,33 @@ fn serve(packets: &Receiver<Packet>, mut machine: Machine) -> Result<u64, Error>
 fn main() -> Result<(), Error> {
     let engine = Engine::new(2)?;
     let echo = engine.module(include_bytes!("guests/echo.wat"))?;
-    let session = |name| SessionBuilder::new(name, &echo).cap(Cycles(100_000), 1);
     let machine = Machine::builder(&engine)
         .lanes(4)
         .frame_cycles(Cycles(4_000_000))
         .policy(Policy::Fair)
-        .session(session("red"))
-        .session(session("blue"))
+        .most_gap(Cycles(2_000))
+        .session(guest("red", &echo))
+        .session(guest("blue", &echo))
         .rollback(BACK)
         .build()?;
-    let sessions: Vec<Session> = machine.sessions().collect();
-    let (client, packets) = channel();
+    let (client, events) = channel();
     let clients = std::thread::spawn(move || {
         for number in 0..50u64 {
             std::thread::sleep(Duration::from_millis(30));
-            let to = sessions[(number % 2) as usize];
-            let packet = Packet { frame: number * 2, to, bytes: format!("{number}").into() };
-            if client.send(packet).is_err() {
+            let to = ["red", "blue", "green"][(number % 3) as usize];
+            let echo = include_bytes!("guests/echo.wat").to_vec();
+            let event = match number {
+                5 | 20 => Event::Upload { name: "green", wasm: echo },
+                10 => Event::Upload { name: "garbage", wasm: b"no module".to_vec() },
+                40 => Event::Kick { name: "green" },
+                _ => Event::Packet { frame: number * 2, to, bytes: format!("{number}").into() },
+            };
+            if client.send(event).is_err() {
                 return;
             }
         }
     });
-    let answers = serve(&packets, machine)?;
+    let answers = serve(&engine, &events, machine)?;
     assert!(clients.join().is_ok() && answers > 0, "the guests answered");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Asks: calls of guests that wait for a reply of the embedder.
 
 use crate::error::Error;
-use crate::host::Values;
+use crate::host::{Values, mask};
 use crate::machine::Session;
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +42,16 @@ impl AskId {
         let mut words = vec![0; R::TYPES.len()];
         values.to_words(&mut words);
         Ok(Input::Reply { ask: self.id, results: words.into() })
+    }
+
+    /// The same, with the values as words.
+    pub(crate) fn reply_words(self, words: &[u64]) -> Input {
+        let types = unpacked(self.results);
+        let masked = words.iter().zip(0..).map(|(word, at)| {
+            let number = types.get(at).copied().unwrap_or(HostNumber::I64);
+            word & mask(number)
+        });
+        Input::Reply { ask: self.id, results: masked.collect() }
     }
 }
 
@@ -103,6 +113,14 @@ impl Ask {
     pub fn arguments<A: Values>(&self) -> Option<A> {
         let import = self.import().filter(|import| import.params == A::TYPES)?;
         Some(A::from_words(&self.open.arguments[..import.params.len()]))
+    }
+
+    /// Its arguments as words, for a program that learns the types at run time: a number of 32 bits
+    /// is the low half of its word.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        let count = self.import().map_or(0, |import| import.params.len());
+        self.open.arguments.get(..count).unwrap_or_default()
     }
 
     /// Whether a reply was given and waits for its frame.

@@ -43,6 +43,20 @@ pub struct Budget {
 }
 
 /// A session to make: a guest with its name, module and place.
+///
+/// ```
+/// use wavelock::{Cycles, Engine, Machine, SessionBuilder};
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// // At most 100,000 cycles per frame, on lane 1, with a mailbox for others.
+/// let server = SessionBuilder::new("server", &guest).lane(1).cap(Cycles(100_000), 1);
+/// let server = server.channel("mail", 16);
+/// let client = SessionBuilder::new("client", &guest).port("out", "mail").arg("client");
+/// let machine = Machine::builder(&engine).lanes(2).session(server).session(client).build()?;
+/// assert_eq!(machine.sessions().count(), 2);
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SessionBuilder {
     name: String,
@@ -193,6 +207,25 @@ impl SessionBuilder {
 }
 
 /// Describes a machine, then makes it.
+///
+/// ```
+/// use wavelock::{Cycles, Engine, Error, Machine, Policy, SessionBuilder};
+///
+/// let engine = Engine::new(2)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let builder = Machine::builder(&engine)
+///     .lanes(4)
+///     .frame_cycles(Cycles(4_000_000))
+///     .policy(Policy::Fair)
+///     .rollback(8)
+///     .session(SessionBuilder::new("guest", &guest));
+/// let machine = builder.clone().build()?;
+/// assert!(machine.session("guest").is_some());
+/// // What does not fit is refused with the numbers.
+/// let refused = builder.session(SessionBuilder::new("far", &guest).lane(9)).build();
+/// assert!(matches!(refused, Err(Error::Load(_))));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct MachineBuilder {
     engine: Engine,

@@ -17,6 +17,16 @@ use wavelock_waves::Threads;
 /// spread over the engine's threads too, unless another machine uses them at that moment: then it
 /// runs on the caller's thread alone. So no machine waits for another, and a program may advance
 /// any number of them at once. Threads are in no digest.
+///
+/// ```
+/// use wavelock::{Cycles, Engine, Error};
+///
+/// let engine = Engine::new(2)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// assert!(guest.gap() < Cycles(1_000) && engine.threads() == 2);
+/// assert!(matches!(engine.module(b"no module"), Err(Error::Module(_))));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 

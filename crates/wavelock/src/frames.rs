@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wavelock_abi::{Frame, LaneId, SessionId};
 use wavelock_system::{Control, ControlRefusal, Input, RunOutcome, SessionOutcome, Sink};
-use wavelock_trace::Digest;
+use wavelock_trace::{Digest, EventReader};
 
 /// What leaves the machine while a frame runs.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Collected {
     pub(crate) refused: Vec<Error>,
     /// Sessions that were replaced in the frame.
     pub(crate) replaced: Vec<SessionId>,
-    /// Whether a recorder needs the frame, and its events.
+    /// Whether a recorder or an observer needs the frame, and its events.
     recorded: Option<bool>,
 }
 
@@ -60,6 +60,15 @@ impl Ran {
         }
         let mut lanes = self.lanes.iter().map(Vec::as_slice);
         sink.frame(self.frame, self.digest, &self.boundary, &mut lanes);
+    }
+
+    fn show(&self, observer: &mut dyn Observer) {
+        let lanes = self.lanes.iter().zip(0u16..).map(|(events, lane)| (events, Some(lane)));
+        for (events, lane) in [(&self.boundary, None)].into_iter().chain(lanes) {
+            for event in EventReader::new(events).flatten() {
+                observer.event(self.frame, lane, &event);
+            }
+        }
     }
 }
 
@@ -157,11 +166,15 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// What the next frame is collected in.
-    pub(crate) fn collector(&self) -> Collected {
+    /// What the next frame is collected in, of a machine that keeps `events` or not.
+    pub(crate) fn collector(&self, events: bool) -> Collected {
         let recorded = self.recording.as_ref().map(|_| self.with_events);
         let recorded = recorded.or(self.keeps_digests.then_some(false));
-        Collected { recorded, ..Collected::default() }
+        let is_observed = events && !self.observers.is_empty();
+        Collected {
+            recorded: if is_observed { Some(true) } else { recorded },
+            ..Collected::default()
+        }
     }
 
     pub(crate) fn record(&mut self, recording: Recording, with_events: bool) {
@@ -194,6 +207,7 @@ impl Frames {
                 recording.frames(ended.collected.ran.clone());
             }
             for observer in &mut self.observers {
+                ended.collected.ran.iter().for_each(|ran| ran.show(&mut **observer));
                 observer.frame(&ended.report());
             }
         }

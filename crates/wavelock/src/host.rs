@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::machine::Session;
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -153,7 +154,30 @@ impl Caller<'_, '_> {
 ///
 /// Change it between frames. What guests see of it is in the digest; a change by the embedder is
 /// not an input, so a program that wants the same run makes the same changes at the same frames.
+///
+/// A function of the host gets the state as an argument. One that reaches for it through a handle
+/// instead, while it runs, panics, and so faults its coroutine: it would wait for itself.
 pub struct State<S>(Arc<RwLock<S>>);
+
+thread_local! {
+    /// The host whose function runs on this thread, by the address of its state.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Marks a host as running on this thread, until it is dropped.
+struct RunningMark(usize);
+
+impl RunningMark {
+    fn new<S>(state: &State<S>) -> Self {
+        Self(RUNNING.replace(state.address()))
+    }
+}
+
+impl Drop for RunningMark {
+    fn drop(&mut self) {
+        RUNNING.set(self.0);
+    }
+}
 
 impl<S> Clone for State<S> {
     fn clone(&self) -> Self {
@@ -169,18 +193,45 @@ impl<S> fmt::Debug for State<S> {
 
 impl<S> State<S> {
     /// Reads the state.
+    ///
+    /// # Panics
+    /// A function of this host calls it.
     pub fn with<R>(&self, read: impl FnOnce(&S) -> R) -> R {
-        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        self.check_outside();
+        self.read(read)
     }
 
     /// Changes the state.
+    ///
+    /// # Panics
+    /// A function of this host calls it.
     pub fn with_mut<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
+        self.check_outside();
+        self.change(change)
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&S) -> R) -> R {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn check_outside(&self) {
+        assert!(
+            RUNNING.get() != self.address(),
+            "a function of a host uses the handle of its own state, which it has as an argument"
+        );
     }
 }
 
-type InPlace<S> = Box<dyn Fn(&S, &mut Caller<'_, '_>, &[u64], &mut [u64]) + Send + Sync>;
-type AtWavesEnd<S> = Box<dyn Fn(&mut S, &Caller<'_, '_>, &[u64]) + Send + Sync>;
+type InPlace<S> = Box<dyn Fn(&S, &mut Caller<'_, '_>, &[u64], &mut [u64]) -> bool + Send + Sync>;
+type AtWavesEnd<S> = Box<dyn Fn(&mut S, &mut Caller<'_, '_>, &[u64]) -> bool + Send + Sync>;
 
 enum Code<S> {
     InPlace(InPlace<S>),
@@ -245,6 +296,7 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
     ) -> Self {
         let code = move |_: &S, _: &mut Caller<'_, '_>, arguments: &[u64], results: &mut [u64]| {
             function(A::from_words(arguments)).to_words(results);
+            true
         };
         self.add(HostKind::Pure, import, cost, A::TYPES, R::TYPES, Code::InPlace(Box::new(code)))
     }
@@ -263,6 +315,7 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
                          arguments: &[u64],
                          results: &mut [u64]| {
             function(state, caller, A::from_words(arguments)).to_words(results);
+            true
         };
         self.add(HostKind::View, import, cost, A::TYPES, R::TYPES, Code::InPlace(Box::new(code)))
     }
@@ -276,8 +329,9 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
         cost: Cycles,
         function: impl Fn(&mut S, &Caller<'_, '_>, A) + Send + Sync + 'static,
     ) -> Self {
-        let code = move |state: &mut S, caller: &Caller<'_, '_>, arguments: &[u64]| {
+        let code = move |state: &mut S, caller: &mut Caller<'_, '_>, arguments: &[u64]| {
             function(state, caller, A::from_words(arguments));
+            true
         };
         self.add(HostKind::Command, import, cost, A::TYPES, &[], Code::AtWavesEnd(Box::new(code)))
     }
@@ -296,6 +350,36 @@ impl<S: Clone + Send + Sync + 'static> Host<S> {
     #[must_use]
     pub fn ask<A: Values, R: Values>(self, import: (&str, &str), cost: Cycles) -> Self {
         self.add(HostKind::Ask, import, cost, A::TYPES, R::TYPES, Code::Reply)
+    }
+
+    /// A function whose types are known at run time only, for bindings to other languages: numbers
+    /// cross as words, a number of 32 bits in the low half of one. `code` returns whether it could
+    /// answer; if not, the call ends as one of a closure that panics. An [`HostKind::Ask`] has no
+    /// code: it is never called.
+    #[must_use]
+    pub fn function(
+        self,
+        kind: HostKind,
+        import: (&str, &str),
+        cost: Cycles,
+        (params, results): (&[HostNumber], &[HostNumber]),
+        code: impl Fn(&S, &mut Caller<'_, '_>, &[u64], &mut [u64]) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let masks: Vec<u64> = results.iter().map(|number| mask(*number)).collect();
+        let code = match kind {
+            HostKind::Ask => Code::Reply,
+            HostKind::Command => Code::AtWavesEnd(Box::new(move |state, caller, arguments| {
+                code(state, caller, arguments, &mut [])
+            })),
+            HostKind::Pure | HostKind::View => {
+                Code::InPlace(Box::new(move |state, caller, arguments, results| {
+                    let answered = code(state, caller, arguments, results);
+                    results.iter_mut().zip(&masks).for_each(|(word, mask)| *word &= mask);
+                    answered
+                }))
+            }
+        };
+        self.add(kind, import, cost, params, results, code)
     }
 
     fn add(
@@ -326,6 +410,14 @@ impl<S> fmt::Debug for Host<S> {
     }
 }
 
+/// The bits of a word that a number has.
+pub(crate) const fn mask(number: HostNumber) -> u64 {
+    match number {
+        HostNumber::I32 | HostNumber::F32 => u32::MAX as u64,
+        HostNumber::I64 | HostNumber::F64 => u64::MAX,
+    }
+}
+
 /// A host without its type.
 pub(crate) trait Behind: Send + Sync {
     fn code(self: Arc<Self>) -> Arc<dyn HostCode>;
@@ -349,12 +441,12 @@ impl<S: Clone + Send + Sync + 'static> Behind for Functions<S> {
     }
 
     fn keep(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::new(self.state.with(S::clone))
+        Arc::new(self.state.read(S::clone))
     }
 
     fn restore(&self, kept: &(dyn Any + Send + Sync)) {
         if let Some(kept) = kept.downcast_ref::<S>() {
-            self.state.with_mut(|state| state.clone_from(kept));
+            self.state.change(|state| state.clone_from(kept));
         }
     }
 
@@ -375,19 +467,21 @@ impl<S: Clone + Send + Sync + 'static> HostCode for Functions<S> {
     ) -> Result<(), HostFailed> {
         let Some(Code::InPlace(code)) = self.code.get(function) else { return Err(HostFailed) };
         let mut caller = Caller { session, frame, memory: Some(memory) };
+        let _mark = RunningMark::new(&self.state);
         let called = AssertUnwindSafe(|| {
-            self.state.with(|state| code(state, &mut caller, arguments, results));
+            self.state.read(|state| code(state, &mut caller, arguments, results))
         });
-        catch_unwind(called).map_err(|_| HostFailed)
+        if catch_unwind(called).unwrap_or(false) { Ok(()) } else { Err(HostFailed) }
     }
 
     fn command(&self, command: &HostCommand) {
         let Some(Code::AtWavesEnd(code)) = self.code.get(command.function) else { return };
-        let caller = Caller { session: command.session, frame: command.frame, memory: None };
+        let mut caller = Caller { session: command.session, frame: command.frame, memory: None };
+        let _mark = RunningMark::new(&self.state);
         let called = AssertUnwindSafe(|| {
-            self.state.with_mut(|state| code(state, &caller, &command.arguments));
+            self.state.change(|state| code(state, &mut caller, &command.arguments))
         });
-        if catch_unwind(called).is_err() {
+        if !catch_unwind(called).unwrap_or(false) {
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }

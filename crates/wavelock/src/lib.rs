@@ -92,7 +92,7 @@ pub use wavelock_kernel::{CapOverrun, CapSettings};
 pub use wavelock_manifest::{Diagnostics, Policy};
 pub use wavelock_replay::{Level, MachineError, OpenError};
 pub use wavelock_system::{
-    ControlRefusal, GiveError, HostFailure, HostNumber, Limits, LoadError, OwnLimits, RunOutcome,
-    SessionOutcome, StateError,
+    ControlRefusal, GiveError, HostFailure, HostKind, HostNumber, Limits, LoadError, OwnLimits,
+    RunOutcome, SessionOutcome, StateError,
 };
-pub use wavelock_trace::Digest;
+pub use wavelock_trace::{Digest, Event};

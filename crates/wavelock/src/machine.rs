@@ -49,6 +49,20 @@ impl Session {
 
 /// A state between two frames, to return to. It shares with others what did not change; cloning it
 /// costs a reference count, and it can be dropped on any thread.
+///
+/// ```
+/// use wavelock::{Engine, Machine, SessionBuilder};
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let session = SessionBuilder::new("guest", &guest);
+/// let mut machine = Machine::builder(&engine).session(session).rollback(8).build()?;
+/// let before = machine.save()?;
+/// let digest = machine.advance()?.digest();
+/// machine.load(&before)?;
+/// assert_eq!((machine.frame(), machine.advance()?.digest()), (before.frame(), digest));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Snapshot {
     machine: wavelock_system::Snapshot,
@@ -274,6 +288,16 @@ impl Machine {
         self.give(ask.reply(values)?)
     }
 
+    /// [`Machine::answer`] with the values as words, for a program that learns the types at run
+    /// time.
+    ///
+    /// # Errors
+    /// As [`Machine::answer`]; another number of values than the function returns is
+    /// [`Error::Input`].
+    pub fn answer_words(&mut self, ask: AskId, words: &[u64]) -> Result<Frame, Error> {
+        self.give(ask.reply_words(words))
+    }
+
     /// The asks that wait, by session and number; also those of a run that has ended, which no
     /// reply can reach. A rollback returns to those of the snapshot.
     pub fn asks(&self) -> impl Iterator<Item = Ask> {
@@ -322,6 +346,13 @@ impl Machine {
         Ok(if self.run(Some(deadline))? { Some(self.last.report()) } else { None })
     }
 
+    /// The report of the last frame that ended, which [`Machine::advance`] returned; before the
+    /// first one, of a frame 0 without anything.
+    #[must_use]
+    pub fn report(&self) -> FrameReport<'_> {
+        self.last.report()
+    }
+
     /// Whether the frame has ended.
     fn run(&mut self, deadline: Option<Instant>) -> Result<bool, Error> {
         let began = Instant::now();
@@ -359,7 +390,7 @@ impl Machine {
         let world = self.waves.world_mut();
         let frame = world.next_frame_number();
         world.allow(Frame(frame.0 + 1));
-        let collected = self.frames.collector();
+        let collected = self.frames.collector(self.events);
         let can_ask = self.imports.functions.iter().any(|import| import.kind == HostKind::Ask);
         let sessions = if can_ask { self.ended.len() as u32 } else { 0 };
         let asked = (0..sessions).map(|session| world.asks_made(SessionId(session))).collect();

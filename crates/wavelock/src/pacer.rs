@@ -4,6 +4,15 @@ use std::time::{Duration, Instant};
 
 /// Says how many frames are due at a steady rate. Frames that were missed are caught up with, up to
 /// a limit; the rest is forgiven.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use wavelock::Pacer;
+///
+/// let (mut pacer, now) = (Pacer::hz(60.0), Instant::now());
+/// assert_eq!(pacer.due(now, 4), 1, "the first frame is due at once");
+/// assert_eq!(pacer.due(now + Duration::from_millis(35), 4), 2);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pacer {
     period: Duration,

@@ -10,6 +10,19 @@ use wavelock_system::{GiveError, Input, MOST_WAITING_BYTES, MOST_WAITING_INPUTS,
 
 /// A machine from other threads: inputs given here wait for the next boundary between two frames.
 /// Cheap to clone; outlives its machine without harm.
+///
+/// ```
+/// use wavelock::{Engine, Machine, SessionBuilder};
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let session = SessionBuilder::new("guest", &guest);
+/// let mut machine = Machine::builder(&engine).session(session).build()?;
+/// let remote = machine.remote();
+/// std::thread::spawn(move || remote.stop()).join().unwrap()?;
+/// assert!(machine.advance()?.outcome().is_some());
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Remote(Arc<Shared>);
 

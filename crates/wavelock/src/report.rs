@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 use wavelock_abi::Frame;
 use wavelock_system::{RunOutcome, SessionOutcome, SessionUsage};
-use wavelock_trace::Digest;
+use wavelock_trace::{Digest, Event};
 
 /// What one frame did. A frame in which nothing happened has no output and the digest of the one
 /// before.
@@ -95,9 +95,37 @@ impl fmt::Debug for FrameReport<'_> {
 
 /// Sees every confirmed frame once, in order; changes nothing. See
 /// [`MachineBuilder::rollback`](crate::MachineBuilder::rollback).
+///
+/// ```
+/// use std::sync::mpsc::{Sender, channel};
+/// use wavelock::{Engine, FrameReport, Machine, Observer, SessionBuilder};
+///
+/// struct Frames(Sender<u64>);
+///
+/// impl Observer for Frames {
+///     fn frame(&mut self, report: &FrameReport<'_>) {
+///         let _ = self.0.send(report.frame().0);
+///     }
+/// }
+///
+/// let engine = Engine::new(1)?;
+/// let guest = engine.module(b"(module (func (export \"_start\")))")?;
+/// let session = SessionBuilder::new("guest", &guest);
+/// let mut machine = Machine::builder(&engine).session(session).build()?;
+/// let (sender, frames) = channel();
+/// machine.observe(Frames(sender));
+/// machine.advance()?;
+/// assert_eq!(frames.try_recv(), Ok(0));
+/// # Ok::<(), wavelock::Error>(())
+/// ```
 pub trait Observer: Send {
     /// A frame is final.
     fn frame(&mut self, report: &FrameReport<'_>);
+
+    /// An event of a final frame, before [`Observer::frame`]: those outside every lane first, then
+    /// lane by lane, each in its order. Only of machines that keep them:
+    /// [`MachineBuilder::events`](crate::MachineBuilder::events).
+    fn event(&mut self, _frame: Frame, _lane: Option<u16>, _event: &Event<'_>) {}
 }
 
 /// What a session has used so far: counters, cheap to read.

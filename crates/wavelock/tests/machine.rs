@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wavelock::{
-    Budget, Cycles, Digest, Engine, Error, Frame, FrameReport, GiveError, Level, Machine,
+    Budget, Cycles, Digest, Engine, Error, Event, Frame, FrameReport, GiveError, Level, Machine,
     MachineBuilder, Observer, Policy, RunOutcome, Session, SessionBuilder,
 };
 
@@ -145,6 +145,45 @@ fn observers_see_each_confirmed_frame_once() {
     let expected: Vec<_> = (0..).map(Frame).zip(expected).collect();
     assert_eq!(*seen.0.lock().expect("no panic"), expected);
     assert!(matches!(machine.load(&state), Err(Error::Confirmed { frame: Frame(6), .. })));
+}
+
+/// The name of an event, with its frame and lane.
+type Named = (Frame, Option<u16>, &'static str);
+
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<Named>>>);
+
+impl Observer for Events {
+    fn frame(&mut self, report: &FrameReport<'_>) {
+        self.0.lock().expect("no panic").push((report.frame(), None, "frame"));
+    }
+
+    fn event(&mut self, frame: Frame, lane: Option<u16>, event: &Event<'_>) {
+        self.0.lock().expect("no panic").push((frame, lane, event.name()));
+    }
+}
+
+#[test]
+fn observers_see_the_events_of_confirmed_frames_before_the_frame() {
+    for keeps in [true, false] {
+        let mut machine = builder(&engine()).events(keeps).rollback(2).build().expect("a machine");
+        let seen = Events::default();
+        machine.observe(seen.clone());
+        for frame in 0..6 {
+            tell(&mut machine, frame);
+            machine.advance().expect("a frame");
+        }
+        let seen = seen.0.lock().expect("no panic").clone();
+        let of = |name| seen.iter().filter(|(.., event)| *event == name).count();
+        let events = if keeps { 4 } else { 0 };
+        assert_eq!((of("frame"), of("FrameStart")), (4, events), "two can be undone");
+        if keeps {
+            assert_eq!(seen[0], (Frame(0), None, "FrameStart"));
+            assert!(of("Step") > 4 && seen.iter().any(|(_, lane, _)| lane.is_some()));
+            let frames: Vec<u64> = seen.iter().map(|(frame, ..)| frame.0).collect();
+            assert!(frames.is_sorted());
+        }
+    }
 }
 
 #[test]

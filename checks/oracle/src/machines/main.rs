@@ -425,7 +425,7 @@ impl Lines {
                 };
                 self.lines.push(format!(
                     "K {} {} {} {} {seen}",
-                    reference.slot, reference.generation, look.lane, look.used.0
+                    reference.slot, reference.generation, look.lane.0, look.used.0
                 ));
             }
         }

@@ -119,6 +119,12 @@ impl Collector {
         }
     }
 
+    /// A session starts.
+    pub(super) fn add(&mut self, name: &str) {
+        self.sessions.push(SessionUse::default());
+        self.names.push(name.to_owned());
+    }
+
     /// Adds the events of a frame, lane by lane.
     pub(super) fn frame(&mut self, frame: u64, lanes: &mut dyn Iterator<Item = &[u8]>) {
         let mut worst: Option<(u64, usize, u32, u32)> = None;

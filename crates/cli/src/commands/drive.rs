@@ -16,7 +16,7 @@ use crate::arguments::{LiveArguments, OutputMode, RecordArguments};
 use crate::diagnostic::Ink;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::manifest::grouped;
+use crate::manifest::{Template, grouped};
 use crate::report::{Report, Telemetry};
 use std::fs::File;
 use std::io::Write;
@@ -46,6 +46,8 @@ pub(super) struct Driven<'a> {
     pub(super) sources: Sources,
     /// The machine takes inputs while it runs.
     pub(super) live: Option<&'a LiveArguments>,
+    /// What a session has that starts while it runs.
+    pub(super) template: Template,
     pub(super) report: Option<&'a Path>,
     pub(super) output: &'a OutputMode,
     pub(super) json: bool,
@@ -60,6 +62,8 @@ pub(super) enum Ending {
     Interrupted,
     /// By `--for`: suspended.
     Time,
+    /// The recorded part of a live run is over.
+    Recording,
 }
 
 impl Ending {
@@ -67,6 +71,7 @@ impl Ending {
     const fn unfinished(self) -> Unfinished {
         match self {
             Self::Time => Unfinished::Time,
+            Self::Recording => Unfinished::Recording,
             Self::Outcome(_) | Self::Interrupted => Unfinished::Interrupted,
         }
     }
@@ -96,6 +101,7 @@ impl Driven<'_> {
             measure,
             sources,
             live,
+            template,
             report,
             output,
             json,
@@ -122,8 +128,9 @@ impl Driven<'_> {
         let mut nowhere = ();
         let mut streams = Streams::new(json, world.spec(), output, collector, live.is_some())?;
         streams.interrupt = Interrupt::install();
-        let mut live =
-            live.map(|live| Live::start(live, world.spec(), &mut streams, output)).transpose()?;
+        let mut live = live
+            .map(|live| Live::start(live, world.spec(), template, &mut streams, output))
+            .transpose()?;
         let kept = recording.snapshot.as_deref().map(reserve).transpose()?;
         if let (Some(file), Some(machine)) = (trace_file, &machine) {
             let mut recorder = record(file, machine, recording, &mut nowhere)?;
@@ -228,7 +235,8 @@ const fn exit_of(ending: Ending, failed: bool) -> Exit {
         Ending::Outcome(RunOutcome::Faulted) => return Exit::Faulted,
         Ending::Outcome(RunOutcome::Killed) => return Exit::Killed,
         Ending::Outcome(RunOutcome::Finished | RunOutcome::Frames | RunOutcome::Stopped)
-        | Ending::Time => Exit::Done,
+        | Ending::Time
+        | Ending::Recording => Exit::Done,
         Ending::Interrupted => Exit::Interrupted,
     };
     if failed { Exit::Host } else { exit }
@@ -351,7 +359,11 @@ fn drive(
     memory: &mut MemoryGuard,
 ) -> Result<Option<Ending>, Failure> {
     Ok(match rounds(waves, streams, memory)? {
-        Flow::Over => Some(waves.world().outcome().map_or(Ending::Interrupted, Ending::Outcome)),
+        Flow::Over => Some(match waves.world().outcome() {
+            Some(outcome) => Ending::Outcome(outcome),
+            None if streams.interrupt.is_set() => Ending::Interrupted,
+            None => Ending::Recording,
+        }),
         Flow::Unwanted => None,
     })
 }

@@ -2,6 +2,7 @@
 //! trace.
 
 use super::drive::start;
+use super::files::open_trace;
 use super::machine::refuse_recorded;
 use super::replay::{open, unreadable};
 use super::{emit, emit_json};
@@ -17,7 +18,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use wavelock_abi::{Frame, SessionId};
 use wavelock_debug::function_name;
-use wavelock_replay::{Frames, Level, NO_END, Trace};
+use wavelock_replay::{Archive, Frames, Level, NO_END, Trace};
 use wavelock_system::{MachineSpec, Sink, World};
 use wavelock_trace::{Digest, EventError, FrameRecord, read_frames};
 use wavelock_view::{Budget, Moments, Names, Perfetto};
@@ -130,7 +131,7 @@ fn perfetto(
     }
     if trace.level != Level::Full {
         // Below level full the trace has no events: run its machine again to get them.
-        return perfetto_of_run(&trace, path, writer, moments, out);
+        return perfetto_of_run(path, writer, moments, out);
     }
     let mut frames = 0;
     let missing = each_frame(&mut trace, path, &mut |frame| {
@@ -145,15 +146,14 @@ fn perfetto(
 }
 
 /// The same from a new run of the trace's machine.
-fn perfetto_of_run<R>(
-    trace: &Trace<R>,
+fn perfetto_of_run(
     path: &Path,
     writer: Perfetto,
     moments: Moments,
     out: &mut Counted<'_>,
 ) -> Result<Exported, Failure> {
     let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
-    let mut waves = start(load(trace, path)?, 1)?;
+    let mut waves = start(load(path)?, 1)?;
     while waves.round(&mut sink).map_err(|error| Failure::new(Exit::Host, error.to_string()))?
         != Round::Over
     {
@@ -175,7 +175,7 @@ fn perfetto_with_budgets<R: std::io::Read>(
     moments: Moments,
     out: &mut Counted<'_>,
 ) -> Result<Exported, Failure> {
-    let mut world = load(&trace, path)?;
+    let mut world = load(path)?;
     let (last, missing) = recorded_end(&mut trace, path)?;
     let mut sink = Writer { writer, moments, frames: 0, error: None, reached: None };
     let mut lanes: std::collections::BTreeSet<u16> = std::collections::BTreeSet::new();
@@ -260,18 +260,18 @@ fn same_run(
     Err(Failure::new(Exit::Divergence, message))
 }
 
-fn load<R>(trace: &Trace<R>, path: &Path) -> Result<World, Failure> {
-    let machine = &trace.machine;
-    if machine.spec.live {
-        let message = format!(
-            "`{}` is the trace of a live machine: this export runs the machine again, which is not \
-             possible yet; `--format perfetto` of a trace recorded with `--level full` does not run it",
-            path.display()
-        );
-        return Err(Failure::new(Exit::Refused, message));
+/// The machine of a trace where its recording starts, with the inputs that it was given.
+fn load(path: &Path) -> Result<World, Failure> {
+    let unreadable = |error| unreadable(path, &error);
+    let mut archive = Archive::open(open_trace(path)?).map_err(unreadable)?;
+    if archive.origin().is_some() {
+        return archive.restore(0, true).map_err(unreadable);
     }
+    let machine = &archive.machine;
     let loaded = World::load(machine.spec.clone(), machine.inputs.clone(), true);
-    Ok(loaded.map_err(|error| refuse_recorded(path, &error))?.world)
+    let mut world = loaded.map_err(|error| refuse_recorded(path, &error))?.world;
+    archive.feed(&mut world).map_err(unreadable)?;
+    Ok(world)
 }
 
 struct Writer {
@@ -313,7 +313,7 @@ fn folded<R: std::io::Read>(
     path: &Path,
     out: &mut Counted<'_>,
 ) -> Result<Exported, Failure> {
-    let mut world = load(&trace, path)?;
+    let mut world = load(path)?;
     world.profile_stacks();
     // A truncated trace gives the last complete frame.
     let (last, missing) = recorded_end(&mut trace, path)?;

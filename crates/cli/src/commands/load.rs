@@ -9,10 +9,10 @@ use wavelock_module::{Limits, LoadError, Module};
 
 /// A module with the binary it was made from.
 #[derive(Clone, Debug)]
-pub(super) struct LoadedModule {
-    pub(super) module: Arc<Module>,
+pub(crate) struct LoadedModule {
+    pub(crate) module: Arc<Module>,
     /// The binary form, also of a text module, so that the same module has the same digest.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The text of a text module.
     pub(super) text: Option<Vec<u8>>,
 }
@@ -32,7 +32,12 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
     }
     refuse_source(path)?;
     let file = read_file(path, MOST_DATA_BYTES)?;
-    if let Some(found) = other_kind(&file) {
+    decode_module(path, &file)
+}
+
+/// A module from the contents of a file.
+pub(crate) fn decode_module(path: &Path, file: &[u8]) -> Result<LoadedModule, Failure> {
+    if let Some(found) = other_kind(file) {
         return Err(Failure::new(Exit::Host, format!("`{}` is {found}", path.display())));
     }
     if file.is_empty() {
@@ -41,7 +46,7 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
             format!("`{}` is empty, not a module", path.display()),
         ));
     }
-    let bytes = wat::Parser::new().parse_bytes(Some(path), &file).map_err(|error| {
+    let bytes = wat::Parser::new().parse_bytes(Some(path), file).map_err(|error| {
         // The parser's message contains its own source excerpt over several lines.
         Failure::new(Exit::Host, format!("`{}` is not a module: {error}", path.display()))
     })?;
@@ -53,7 +58,7 @@ pub(super) fn load_module(path: &Path) -> Result<LoadedModule, Failure> {
         Failure::new(exit, format!("`{}` cannot be loaded: {error}", path.display()))
     })?;
     let bytes = bytes.into_owned();
-    let text = (bytes != file).then_some(file);
+    let text = (bytes != file).then(|| file.to_vec());
     Ok(LoadedModule { module: Arc::new(module), bytes, text })
 }
 
@@ -99,7 +104,7 @@ pub(super) fn other_kind(file: &[u8]) -> Option<&'static str> {
 }
 
 /// The message of a failure.
-pub(super) fn sentence(failure: &Failure) -> String {
+pub(crate) fn sentence(failure: &Failure) -> String {
     match &failure.reason {
         Reason::Message(message) => message.clone(),
         Reason::Diagnostics(diagnostics) => {

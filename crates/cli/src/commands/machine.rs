@@ -17,7 +17,7 @@ use crate::manifest::{
     self, Manifest, ManifestValue, Policy, Read, grouped, in_words, machine_spec, policy_of,
 };
 use std::path::Path;
-use wavelock_abi::{Cycles, SessionId};
+use wavelock_abi::{Cycles, MAX_GAP, SessionId};
 use wavelock_kernel::Sharing;
 use wavelock_replay::RecordedMachine;
 use wavelock_system::{LoadError, Loaded, MachineSpec, World};
@@ -75,7 +75,18 @@ impl Described {
 
 /// Reads the files that the arguments name.
 pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failure> {
-    let read = read_machine(arguments)?;
+    describe_for(arguments, None)
+}
+
+/// The same for a machine that takes modules with gaps up to this later, unless it says itself
+/// which.
+fn describe_for(
+    arguments: &MachineArguments,
+    most_gap: Option<Cycles>,
+) -> Result<Described, Failure> {
+    let mut read = read_machine(arguments)?;
+    let machine = &mut read.manifest.machine;
+    machine.most_gap = machine.most_gap.or(most_gap);
     let mut modules = load_modules(&read)?;
     let inputs = inputs(arguments, &read.manifest)?;
     let of_spec: Vec<_> =
@@ -91,7 +102,8 @@ pub(super) fn describe(arguments: &MachineArguments) -> Result<Described, Failur
 
 /// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
-    let Described { read, mut machine, texts } = describe(&arguments.machine)?;
+    let most_gap = arguments.live.starts_sessions().then_some(MAX_GAP);
+    let Described { read, mut machine, texts } = describe_for(&arguments.machine, most_gap)?;
     if arguments.live.live {
         if arguments.machine.stdin.as_deref() == Some(Path::new("-")) {
             let message = "`--stdin -` takes standard input as one event, --live takes its lines: \

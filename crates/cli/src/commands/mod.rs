@@ -33,6 +33,7 @@ mod streams;
 mod summary;
 
 pub(crate) use lanes::table as lane_table;
+pub(crate) use load::{decode_module, sentence};
 
 use crate::arguments::{Arguments, Color, Command};
 use crate::diagnostic::Ink;

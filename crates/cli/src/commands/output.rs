@@ -95,6 +95,20 @@ impl GuestOutput {
         Ok(Self { form, names, frame: 0, output: Vec::new(), log: Vec::new(), heads })
     }
 
+    /// A session starts.
+    pub(super) fn add(&mut self, name: &str) {
+        let name = safe_name(name);
+        match &mut self.form {
+            Form::Prefix(prefixes) => {
+                prefixes.width = prefixes.width.max(name.len().min(WIDEST_NAME));
+            }
+            // A file that cannot be removed cannot be written either, which is reported.
+            Form::Files(folder) => drop(folder.forget(&name)),
+            Form::Plain | Form::Json => {}
+        }
+        self.names.push(name);
+    }
+
     /// The name of a session.
     pub(super) fn name(&self, session: SessionId) -> &str {
         name_of(&self.names, session)

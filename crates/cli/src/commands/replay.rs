@@ -88,7 +88,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
     let trace = open(&arguments.trace)?;
     let level = trace.level.name();
     let resumed = trace.origin.is_some();
-    let names = names(&trace.machine.spec);
+    let mut names = names(&trace.machine.spec);
     let verified = verify(trace, usize::try_from(arguments.workers).unwrap_or(1)).map_err(
         |error| match error {
             VerifyError::Open(error) => unreadable(&arguments.trace, &error),
@@ -97,6 +97,9 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
             VerifyError::Start(error) => Failure::new(Exit::Usage, error.to_string()),
         },
     )?;
+    // Sessions that were started later have names too.
+    let later = verified.summary.sessions.iter().skip(names.sessions.len());
+    names.sessions.extend(later.map(|session| session.name.clone()));
     if resumed
         && verified.frames == 0
         && verified.missing.is_some()

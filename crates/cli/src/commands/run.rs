@@ -23,6 +23,7 @@ pub(super) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         machine: recorded,
         sources,
         live: arguments.live.live.then_some(&arguments.live),
+        template: read.manifest.template,
         measure: arguments.measure,
         report: arguments.report.as_deref(),
         output: &arguments.output,

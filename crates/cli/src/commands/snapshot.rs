@@ -14,7 +14,7 @@ use super::streams::Streams;
 use crate::arguments::{OutputMode, ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::manifest::grouped;
+use crate::manifest::{Template, grouped};
 use crate::table::plural;
 use serde::Serialize;
 use std::fs::File;
@@ -288,6 +288,7 @@ pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         measure: arguments.measure,
         resumed: true,
         live: arguments.live.live.then_some(&arguments.live),
+        template: Template::default(),
         workers: arguments.workers,
         pin: false,
         host_memory: None,

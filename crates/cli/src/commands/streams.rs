@@ -258,6 +258,12 @@ impl Sink for Streams<'_> {
     }
 
     fn inputs(&mut self, frame: Frame, inputs: &[Input]) {
+        for input in inputs {
+            if let Input::Control(Control::Start(new)) = input {
+                self.guests.add(&new.name);
+                self.collector.iter_mut().for_each(|collector| collector.add(&new.name));
+            }
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.inputs(frame, inputs);
         }

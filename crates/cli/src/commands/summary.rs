@@ -28,6 +28,8 @@ pub(super) enum Unfinished {
     Interrupted,
     /// `--for`.
     Time,
+    /// The recording that was run again ends here.
+    Recording,
 }
 
 impl Unfinished {
@@ -36,6 +38,7 @@ impl Unfinished {
         match self {
             Self::Interrupted => "interrupted",
             Self::Time => "time",
+            Self::Recording => "recorded",
         }
     }
 }
@@ -401,6 +404,7 @@ pub(super) fn print(
         Some(RunOutcome::Faulted) => (bad, "faulted"),
         Some(RunOutcome::Killed) => (bad, "killed: budget"),
         None if unfinished == Unfinished::Time => (good, "out of time"),
+        None if unfinished == Unfinished::Recording => (good, "at the end of the recording"),
         None => (bad, "interrupted"),
     };
     let _ = writeln!(
@@ -469,6 +473,16 @@ fn print_live(text: &mut String, live: &LiveRow) {
         grouped(live.turned_away),
         grouped(live.disconnected)
     );
+    if live.started + live.replaced + live.ended + live.skipped > 0 {
+        let _ = writeln!(
+            text,
+            "sessions: {} started, {} replaced, {} ended; {} skipped",
+            grouped(live.started),
+            grouped(live.replaced),
+            grouped(live.ended),
+            plural(live.skipped, "file")
+        );
+    }
     if live.dropped.frames > 0 {
         let _ = writeln!(
             text,
@@ -636,6 +650,7 @@ fn print_faults(text: &mut String, run: &RunSummary, unfinished: Unfinished, obj
             plural(running as u64, "session"),
             match run.outcome {
                 None if unfinished == Unfinished::Time => "when --for ended the run",
+                None if unfinished == Unfinished::Recording => "when the recording ended",
                 None => "when Ctrl-C ended the run",
                 Some(RunOutcome::Stopped) => "when the machine was told to stop",
                 Some(_) => "at the last frame (--frames, max_frames)",

@@ -5,7 +5,7 @@
 
 use super::MOST_CLIENTS;
 use super::address::Address;
-use super::inbox::{Inbox, Message, SourceId};
+use super::inbox::{FIRST_CLIENT, Inbox, Message, SourceId};
 use super::lines::{Line, Lines};
 use super::outlet::{Dropped, Outlet, WhenFull};
 use super::request::{Form, shown};
@@ -77,8 +77,8 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     clients: BTreeMap<SourceId, Client>,
-    /// The next client's; 0 is standard input.
-    next: u64,
+    /// The next client's.
+    next: SourceId,
     served: Served,
 }
 
@@ -110,7 +110,7 @@ impl Refusal<'_> {
 impl Clients {
     /// Clients whose lines go to `inbox`.
     pub(crate) fn new(inbox: Inbox, form: Form, tells: bool) -> Self {
-        let table = Table { next: 1, ..Table::default() };
+        let table = Table { next: FIRST_CLIENT, ..Table::default() };
         let shared =
             Shared { inbox, form, tells, table: Mutex::new(table), is_closing: false.into() };
         Self { shared: Arc::new(shared), listening: Vec::new() }
@@ -208,7 +208,7 @@ impl Shared {
             let _ = stream.write(&Refusal { error: &error, line: None }.chunk());
             return stream.shutdown(Shutdown::Both);
         }
-        let source = SourceId(table.next);
+        let source = table.next;
         let started = || -> io::Result<Client> {
             let (reader, writer) = (stream.try_clone()?, stream.try_clone()?);
             let outlet = Outlet::start(writer, MOST_WAITING_BYTES, self.tells)?;
@@ -221,7 +221,7 @@ impl Shared {
         // A host without threads or descriptors to spare is a run with fewer clients.
         match started() {
             Ok(client) => {
-                table.next += 1;
+                table.next = SourceId(source.0 + 1);
                 table.served.clients += 1;
                 table.clients.insert(source, client);
             }

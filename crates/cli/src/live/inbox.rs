@@ -21,9 +21,22 @@ const MOST_TAKEN: usize = 16 << 10;
 /// Bytes of requests that the run takes at one boundary; the last one may go beyond it.
 const MOST_TAKEN_BYTES: usize = 8 << 20;
 
+/// Sessions that are started, ended or replaced at one boundary, by lines or by the folder: making
+/// one costs far more than an input.
+const MOST_MADE: usize = 16;
+
 /// A source of requests. Never used again for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct SourceId(pub(crate) u64);
+
+/// Standard input.
+pub(crate) const STANDARD_INPUT: SourceId = SourceId(0);
+
+/// The watched folder.
+pub(crate) const WATCH: SourceId = SourceId(1);
+
+/// The first client.
+pub(crate) const FIRST_CLIENT: SourceId = SourceId(2);
 
 /// What the run takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +56,10 @@ impl Message {
             Self::Refused(_, reason) => reason.len(),
             Self::Ended => 0,
         }
+    }
+
+    const fn makes_session(&self) -> bool {
+        matches!(self, Self::Request(_, request) if request.makes_session())
     }
 }
 
@@ -95,8 +112,8 @@ impl Inbox {
     /// Takes what waits, one message of each source in turn, within the limits of a boundary.
     pub(crate) fn take(&self) -> Vec<(SourceId, Message)> {
         let mut queues = self.queues();
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while taken.len() < MOST_TAKEN && bytes < MOST_TAKEN_BYTES {
+        let (mut taken, mut bytes, mut made) = (Vec::new(), 0, 0);
+        while taken.len() < MOST_TAKEN && bytes < MOST_TAKEN_BYTES && made < MOST_MADE {
             let next = queues.by_source.range(queues.turn..).next();
             let Some((&source, _)) = next.or_else(|| queues.by_source.iter().next()) else { break };
             queues.turn = SourceId(source.0 + 1);
@@ -108,6 +125,7 @@ impl Inbox {
             let Some(message) = message else { continue };
             let size = message.size();
             bytes += size;
+            made += usize::from(message.makes_session());
             queues.bytes -= size;
             taken.push((source, message));
         }
@@ -126,6 +144,11 @@ impl Inbox {
         if queues.by_source.is_empty() {
             drop(self.0.filled.wait_timeout(queues, most));
         }
+    }
+
+    /// Whether the run is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queues().is_closed
     }
 
     /// The run is over: a thread that waits for room returns, and nothing more is queued.

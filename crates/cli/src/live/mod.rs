@@ -3,7 +3,7 @@
 //! ```text
 //!   standard input ─┐                                            ┌─▶ standard output
 //!   client ─ reader ┼─▶ Inbox ─▶ the run, at a boundary ─▶ Outlet┼─▶ client ─ writer
-//!   client ─ reader ┘   bounded                         bounded  └─▶ client ─ writer
+//!   watched folder ─┘   bounded                         bounded  └─▶ client ─ writer
 //! ```
 //!
 //! Contract: nobody outside can stop the run or make it grow. A line has at most
@@ -19,15 +19,19 @@ mod address;
 mod clients;
 mod inbox;
 mod lines;
+mod modules;
 mod outlet;
 mod request;
+mod watch;
 
 pub(crate) use address::Address;
 pub(crate) use clients::{Clients, Served};
-pub(crate) use inbox::{Inbox, Message, SourceId};
+pub(crate) use inbox::{Inbox, Message, STANDARD_INPUT, WATCH};
 pub(crate) use lines::Lines;
+pub(crate) use modules::{Modules, Shelf};
 pub(crate) use outlet::{Dropped, Outlet, WhenFull};
 pub(crate) use request::{Form, Request, Verb, shown};
+pub(crate) use watch::{Change, Watch};
 
 /// Bytes of one line, its newline not counted.
 pub(crate) const MOST_LINE_BYTES: usize = 1 << 20;

@@ -323,6 +323,18 @@ pub struct LiveRow {
     pub taken: u64,
     /// Lines that were refused.
     pub refused: u64,
+    /// Sessions that lines or the watched folder started.
+    #[serde(default)]
+    pub started: u64,
+    /// Sessions that got another module.
+    #[serde(default)]
+    pub replaced: u64,
+    /// Sessions that they ended.
+    #[serde(default)]
+    pub ended: u64,
+    /// Versions of files of the watched folder that could not become a session.
+    #[serde(default)]
+    pub skipped: u64,
     /// Clients that connected.
     pub clients: u64,
     /// Clients that were refused, because too many were connected.
@@ -349,7 +361,8 @@ pub struct DroppedRow {
 /// The object that `run --json` prints.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// `finished`, `frames`, `deadlocked`, `faulted`, `stopped`, `killed`, `time` or `interrupted`.
+    /// `finished`, `frames`, `deadlocked`, `faulted`, `stopped`, `killed`, `time`,
+    /// `recorded` or `interrupted`.
     pub outcome: String,
     /// Hash of the whole trace, in hex.
     pub digest: String,

@@ -49,6 +49,8 @@ const LAYERS: &[Row] = &[
     // What an embedder uses of everything below.
     row("wavelock", 5),
     row("cli", 6),
+    // The crate `wavelock` for C.
+    Row { only: Some(&["wavelock"]), ..row("c", 6) },
     row("tidy", TOOL),
     row("xtask", TOOL),
     row("portable", TOOL),
