@@ -79,7 +79,7 @@ pub struct MachineArguments {
     /// A manifest (.toml), or a module (.wasm, .wat) to run as one session with default settings
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Scheduling policy; overrides the manifest's `policy`
+    /// Scheduling policy; overrides the manifest's `policy`. `lab` runs all and refuses it
     #[arg(
         long, value_name = "P",
         value_parser = clap::builder::PossibleValuesParser::new(Policy::NAMES)

@@ -222,3 +222,101 @@ fn a_session_that_its_cap_ends_is_killed_with_the_numbers() {
         }
     }
 }
+
+/// Sessions that sleep, use up their caps in both ways, wait for messages, hold a context, and move
+/// between two lanes.
+const BUSY: &str = r#"
+[machine]
+lanes = 2
+policy = "fair"
+frame_cycles = 100_000
+max_frames = 6
+steal = true
+balance = true
+
+[[session]]
+name = "nap"
+module = "nap.wat"
+
+[[session]]
+name = "throttled"
+module = "one.wat"
+budget_cycles = 30_000
+
+[[session]]
+name = "demoted"
+module = "one.wat"
+budget_cycles = 20_000
+overrun = "demote"
+
+[[session]]
+name = "voice"
+module = "one.wat"
+lane = 0
+
+[[session]]
+name = "free"
+module = "one.wat"
+
+[[context]]
+name = "play"
+session = "voice"
+budget_cycles = 10_000
+period_cycles = 50_000
+"#;
+
+/// `why` of the command line, `why` of the debugger and its lists agree on every coroutine at every
+/// step, also where a wave or a frame has ended.
+#[test]
+fn why_and_debug_agree_at_every_step() {
+    let folder = folder("agree");
+    let nap = "(module (import \"wavelock\" \"sleep\" (func $sleep (param i64)))
+      (func (export \"_start\") (loop $l (call $sleep (i64.const 1)) (br $l))))";
+    for (name, text) in [("busy.toml", BUSY), ("nap.wat", nap)] {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    let run = json(&folder, &["run", "busy.toml", "--record", "t", "--json"]);
+    let steps = run["steps"].as_u64().expect("a number");
+    let names = ["nap/0.0", "throttled/0.0", "demoted/0.0", "voice/0.0", "free/0.0"];
+    let mut script = String::new();
+    for step in 0..steps {
+        script += &format!("goto step {step}\ncoroutines\nwhere\n");
+        names.iter().for_each(|name| script += &format!("why {name}\n"));
+        script += "where\ncoroutines\n";
+    }
+    // Boundaries, where a move to a step does not lead.
+    script += "goto frame 3\nwhere\nwhy nap\ncoroutines\nwhere\n";
+    std::fs::write(folder.join("script"), script).expect("a script");
+    let told = json(&folder, &["debug", "t", "--script", "script", "--json"]);
+    let answers: Vec<&str> = told["answers"]
+        .as_array()
+        .expect("answers")
+        .iter()
+        .map(|row| row["answer"].as_str().expect("an answer"))
+        .collect();
+    let (mut throttled, mut asleep) = (0, 0);
+    for (step, here) in answers.chunks(5 + names.len()).take(steps as usize).enumerate() {
+        assert_eq!((here[1], here[2]), (here[4 + names.len()], here[3 + names.len()]), "{step}");
+        for (at, name) in names.iter().enumerate() {
+            let row = here[1].lines().find(|row| row.starts_with(name)).expect("a row");
+            let why = here[3 + at];
+            let state = why.lines().find_map(|line| line.strip_prefix("  state      "));
+            let state = state.unwrap_or_else(|| panic!("step {step}: {why}"));
+            assert!(row.contains(&format!("  {state}")), "step {step}: {row}\n{why}");
+            throttled += u64::from(state.starts_with("throttled"));
+            asleep += u64::from(state.starts_with("sleeping"));
+            if step % 17 == 0 {
+                let asked = wavelock(
+                    &folder,
+                    &["why", "t", "--coroutine", name, "--at", &step.to_string()],
+                );
+                assert_eq!(String::from_utf8_lossy(&asked.stdout).trim(), why.trim());
+            }
+        }
+    }
+    assert!(throttled > 20 && asleep > 20, "{throttled} {asleep}");
+    let [.., before, why, list, after] = answers[..] else { panic!("the last answers") };
+    assert_eq!(before, after, "asking moves nowhere");
+    assert!(before.starts_with("frame 3,") && why.contains("at frame 3,"), "{before} {why}");
+    assert!(list.contains("nap/0.0"), "{list}");
+}

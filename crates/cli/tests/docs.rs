@@ -277,10 +277,10 @@ fn the_trace_format_has_every_event_and_stop_code() {
     check_section(PAGE, "stops", &table(&["stop code", "name", "meaning"], stops.collect()));
 }
 
-/// What `wavelock lab --share honest` prints for the machines of `benches/hostile`: by policy, the
-/// share of the honest session beside each hostile one, in millionths.
-fn measured_shares() -> (Vec<String>, Vec<(String, Vec<u64>)>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/hostile");
+/// What `wavelock lab --share SESSION` prints for the machines of a folder: by policy, the share of
+/// the session in each machine, in millionths.
+fn measured_shares(folder: &str, session: &str) -> (Vec<PathBuf>, Vec<(String, Vec<u64>)>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let files = std::fs::read_dir(folder).expect("the folder is readable");
     let files = files.map(|entry| entry.expect("an entry").path());
     let mut files: Vec<PathBuf> = files
@@ -288,7 +288,7 @@ fn measured_shares() -> (Vec<String>, Vec<(String, Vec<u64>)>) {
         .collect();
     files.sort();
     let output = Command::new(env!("CARGO_BIN_EXE_wavelock"))
-        .args(["lab", "--json", "--share", "honest"])
+        .args(["lab", "--json", "--share", session])
         .args(&files)
         .output()
         .expect("wavelock runs");
@@ -303,14 +303,25 @@ fn measured_shares() -> (Vec<String>, Vec<(String, Vec<u64>)>) {
         let shares = machines.iter().map(|machine| of(machine, number)).collect();
         (policy["policy"].as_str().expect("a name").to_owned(), shares)
     });
-    let stem = |file: &PathBuf| file.file_stem().expect("a name").to_string_lossy().into_owned();
-    (files.iter().map(stem).collect(), rows.collect())
+    let rows = rows.collect();
+    (files, rows)
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().expect("a name").to_string_lossy().into_owned()
+}
+
+/// Millionths as a percentage with one decimal.
+fn percent(share: u64) -> String {
+    let tenths = (share + 500) / 1_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// The table of what a hostile session can do, and the one claim that is made about it.
 #[test]
 fn only_fair_among_sessions_protects_from_every_hostile_session() {
-    let (machines, rows) = measured_shares();
+    let (files, rows) = measured_shares("benches/hostile", "honest");
+    let machines: Vec<String> = files.iter().map(|file| stem(file)).collect();
     assert_eq!((machines.len(), rows.len()), (8, 8), "machines of benches/hostile and policies");
     let protects = |(_, shares): &&(String, Vec<u64>)| {
         shares.iter().all(|share| (480_000..=520_000).contains(share))
@@ -327,12 +338,45 @@ fn only_fair_among_sessions_protects_from_every_hostile_session() {
             Some(share) => format!("`fair`, `share = \"{share}\"`"),
             None => format!("`{policy}`"),
         };
-        let tenths = shares.iter().map(|share| (share + 500) / 1_000);
-        let percent = tenths.map(|tenths| format!("{}.{}", tenths / 10, tenths % 10));
-        std::iter::once(name).chain(percent).collect()
+        std::iter::once(name).chain(shares.into_iter().map(percent)).collect()
     };
     let rows = rows.into_iter().map(cells).collect();
     check_section("scheduler.md", "hostile", &table(&header, rows));
+}
+
+/// The shares of sessions under `fair`. The name of a machine in `benches/shares` begins with the
+/// percentage that is due to the tenant, and its first line says what it shares the lane with.
+#[test]
+fn sessions_get_the_share_that_is_due_to_them() {
+    let (files, rows) = measured_shares("benches/shares", "tenant");
+    assert_eq!(files.len(), 5, "machines of benches/shares");
+    let of = |policy: &str| {
+        let row = rows.iter().find(|(name, _)| name == policy);
+        row.unwrap_or_else(|| panic!("{policy} is measured")).1.clone()
+    };
+    let columns = [of("round-robin"), of("fair by coroutine"), of("fair by session")];
+    let rows = files.iter().enumerate().map(|(at, file)| {
+        let text = std::fs::read_to_string(file).expect("a manifest");
+        let beside = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let name = stem(file);
+        let due: u64 = name.split('-').next().and_then(|due| due.parse().ok()).expect("a number");
+        let found = columns[2][at];
+        let most = due * 10_000;
+        // The tenant pays for its own picks and switches, which are not counted here.
+        assert!((most * 97 / 100..=most + 2_000).contains(&found), "{name}: {found}");
+        let shares = columns.iter().map(|column| percent(column[at]));
+        let head = [format!("`{name}`"), beside.expect("a comment").to_owned(), due.to_string()];
+        head.into_iter().chain(shares).collect()
+    });
+    let header = [
+        "machine",
+        "beside",
+        "due",
+        "`round-robin`",
+        "`fair`, `share = \"coroutine\"`",
+        "`fair`, `share = \"session\"`",
+    ];
+    check_section("fair.md", "shares", &table(&header, rows.collect()));
 }
 
 fn capital(text: &str) -> String {

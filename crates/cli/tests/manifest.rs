@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use wavelock_cli::manifest::{self, Manifest, Overrides, WaveSpan};
+use wavelock_cli::manifest::{self, Manifest, Overrides, Template, WaveSpan};
 use wavelock_cli::{Diagnostics, Ink, Render, Source};
 use wavelock_system::OwnLimits;
 
@@ -37,6 +37,9 @@ fn answer(name: &str, text: &str, overrides: &Overrides) -> String {
 fn show(manifest: &Manifest) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:?}\n{:?}", manifest.machine, manifest.limits);
+    if manifest.template != Template::default() {
+        let _ = writeln!(text, "{:?}", manifest.template);
+    }
     for session in &manifest.sessions {
         let _ = writeln!(
             text,

@@ -954,7 +954,7 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
     assert_eq!(wavelock(&folder, &record).status.code(), Some(0));
     let trace = std::fs::read(folder.join("take.trace")).expect("the trace");
     std::fs::write(folder.join("killed.trace"), &trace[..trace.len() - 40]).expect("a file");
-    let mistakes: [(&str, &[&str]); 32] = [
+    let mistakes: [(&str, &[&str]); 36] = [
         ("source code instead of a module", &["run", "bot.c"]),
         ("a component", &["run", "component.wasm"]),
         ("a native program", &["run", "native.wasm"]),
@@ -975,6 +975,13 @@ fn mistakes_of_a_new_user_are_answered_with_what_to_do() {
         ("a machine instead of a trace", &["replay", "hello.wat"]),
         ("the trace of a killed run", &["replay", "killed.trace"]),
         ("a flag that a trace cannot honour", &["debug", "take.trace", "--lanes", "2"]),
+        (
+            "a quantum for a policy without one",
+            &["run", "hello.wat", "--policy", "cooperative", "--quantum", "500"],
+        ),
+        ("a policy for a command that runs all", &["lab", "hello.wat", "--policy", "fair"]),
+        ("a trace in the place of the module", &["run", "hello.wat", "--record", "./hello.wat"]),
+        ("two results in one file", &["run", "hello.wat", "--record", "out", "--report", "out"]),
         ("input that nobody reads", &["run", "take.wat", "--input", "four.jsonl"]),
         ("a port that was not given", &["run", "asks.wat"]),
         ("a spawn without a stack", &["run", "no-stack.wat"]),
@@ -1034,4 +1041,53 @@ fn measuring_changes_nothing_and_prints_the_lanes() {
     let output = wavelock(&folder, &["run", "crowd.toml", "--measure", "--workers", "1"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("considered") && told.contains("wakes by channel"), "{told}");
+}
+
+/// A session that starves beside an idle lane, which may not take it: named, with what to change.
+const STARVES: &str = r#"
+[machine]
+lanes = 2
+policy = "priority-fixed"
+frame_cycles = 100_000
+steal = true
+
+[[session]]
+name = "hog"
+module = "loop.wat"
+lane = 0
+priority = 9
+
+[[session]]
+name = "meek"
+module = "loop.wat"
+lane = 0
+"#;
+
+#[test]
+fn a_session_that_may_not_move_to_an_idle_lane_is_named() {
+    let free = STARVES.trim_end().strip_suffix("lane = 0").expect("the last line");
+    let files = [("starves.toml", STARVES), ("free.toml", free), ("loop.wat", LOOP)];
+    let folder = folder("starves", &files);
+    let run = |file: &str, more: &[&str]| {
+        wavelock(&folder, &[&["run", file, "--frames", "30"], more].concat())
+    };
+    let object = json(&run("starves.toml", &["--json", "--report", "costs.json"]));
+    let stuck = &object["stuck_migrations"];
+    assert_eq!((stuck["coroutine"].as_str(), stuck["lane"].as_u64()), (Some("meek/0"), Some(0)));
+    assert_eq!(stuck["limit_cycles"].as_u64(), Some(800_000));
+    let waited = stuck["waited_cycles"].as_u64().expect("a number");
+    assert!((2_000_000..=3_000_000).contains(&waited), "{waited}");
+    let told = "stuck: meek/0 waited ";
+    let fix = "the manifest names its `lane`. To let it move, leave out its `lane`\n";
+    for output in [run("starves.toml", &[]).stderr, report(&folder)] {
+        let text = String::from_utf8_lossy(&output);
+        assert!(text.contains(told) && text.contains(fix), "{text}");
+    }
+    let object = json(&run("free.toml", &["--json"]));
+    assert!(object["stuck_migrations"].is_null(), "it moved: {object}");
+}
+
+/// What `wavelock report costs.json` prints.
+fn report(folder: &Path) -> Vec<u8> {
+    wavelock(folder, &["report", "costs.json"]).stdout
 }

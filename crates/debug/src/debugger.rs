@@ -10,7 +10,7 @@ use crate::names::{function_name, parse_coroutine, parse_session, show};
 use crate::symbols::Lines;
 use crate::time;
 use crate::walk::{CONTINUE, Progress};
-use crate::why::why;
+use crate::why::{Here, is_between_steps, run_boundaries, why};
 use crate::words;
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
@@ -194,7 +194,7 @@ impl<R: Read + Seek> Debugger<R> {
             Command::Continue => self.run_to_breakpoint(true)?,
             Command::Reverse => self.run_to_breakpoint(false)?,
             Command::Coroutines(session) => match self.sessions(session.as_deref()) {
-                Ok(sessions) => self.coroutines(&sessions),
+                Ok(sessions) => self.before_next_step(|here| here.coroutines(&sessions))?,
                 Err(message) => return refuse(message),
             },
             Command::Stack(name) => match self.coroutine(name) {
@@ -202,7 +202,7 @@ impl<R: Read + Seek> Debugger<R> {
                 Err(message) => return refuse(message),
             },
             Command::Channels(session) => match self.sessions(session.as_deref()) {
-                Ok(sessions) => self.channels(&sessions),
+                Ok(sessions) => self.before_next_step(|here| here.channels(&sessions))?,
                 Err(message) => return refuse(message),
             },
             Command::Memory(session, address, length) => {
@@ -218,15 +218,31 @@ impl<R: Read + Seek> Debugger<R> {
                     why(&mut self.timeline, name)?.text()
                 }
             },
-            Command::Contexts => self.contexts(),
-            Command::Caps => self.caps(),
-            Command::Leases => self.leases(),
+            Command::Contexts => self.before_next_step(Self::contexts)?,
+            Command::Caps => self.before_next_step(Self::caps)?,
+            Command::Leases => self.before_next_step(Self::leases)?,
             Command::Events => self.events(),
-            Command::Lanes => self.lanes(),
+            Command::Lanes => self.before_next_step(Self::lanes)?,
             Command::Where => self.place(),
             Command::Screen => self.screen(),
         };
         Ok(Reply::Text(text))
+    }
+
+    /// What `show` prints of the state in which the next step begins, which is also what `why`
+    /// explains: at the end of a wave or frame, that after the boundaries.
+    fn before_next_step(
+        &mut self,
+        show: impl FnOnce(&Self) -> String,
+    ) -> Result<String, TimelineError> {
+        if self.inside.is_some() || is_between_steps(self.world()) || self.timeline.is_over() {
+            return Ok(show(self));
+        }
+        let here = Here::of(&self.timeline);
+        run_boundaries(self.timeline.world_mut()).map_err(TimelineError::Host)?;
+        let text = show(self);
+        here.return_to(&mut self.timeline)?;
+        Ok(text)
     }
 
     /// Goes back to the step that the probe started from.

@@ -139,11 +139,14 @@ pub fn why<R: Read + Seek>(
     timeline: &mut Timeline<R>,
     name: CoroutineName,
 ) -> Result<Why, TimelineError> {
-    let position = timeline.position();
+    let here = Here::of(timeline);
     run_boundaries(timeline.world_mut()).map_err(TimelineError::Host)?;
+    let frame = if timeline.is_over() { here.position } else { timeline.position() }.frame;
+    let position = Position { frame, ..here.position };
     let mut answer = explain(timeline.world(), position, name);
-    timeline.seek_step(position.step)?;
+    here.return_to(timeline)?;
     answer.lately = time::lately(timeline, name)?;
+    here.return_to(timeline)?;
     Ok(answer)
 }
 
@@ -157,6 +160,37 @@ fn leases(world: &World, name: CoroutineName) -> Vec<String> {
             || lease.state.and_then(|state| state.missing?.session) == Some(name.session.0)
     };
     world.leases().iter().filter(concerns).map(|lease| words::lease(world, lease)).collect()
+}
+
+/// A position to return to.
+pub(crate) struct Here {
+    position: Position,
+    /// Before the first wave of its frame, where only a move to a frame leads.
+    at_boundary: bool,
+}
+
+impl Here {
+    pub(crate) fn of<R: Read + Seek>(timeline: &Timeline<R>) -> Self {
+        let at_boundary = timeline.world().stage() == Stage::Boundary;
+        Self { position: timeline.position(), at_boundary }
+    }
+
+    pub(crate) fn return_to<R: Read + Seek>(
+        &self,
+        timeline: &mut Timeline<R>,
+    ) -> Result<(), TimelineError> {
+        if self.at_boundary {
+            timeline.seek_frame(self.position.frame)?;
+        } else {
+            timeline.seek_step(self.position.step)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a step can be made without running a boundary first.
+pub(crate) fn is_between_steps(world: &World) -> bool {
+    world.stage() == Stage::Wave && world.next_lane().is_some()
 }
 
 /// Runs boundaries until a step can be made or the run ends.

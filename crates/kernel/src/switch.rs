@@ -147,14 +147,73 @@ impl Lane {
         match (self.cache.fair_end, departure) {
             (0, Departure::Yield) => self.yield_alone(used),
             (0, _) => None,
-            _ => self.switch_fair(used, departure),
+            _ => self.switch_shared(used, departure),
         }
     }
 
     /// [`Lane::switch`] under `Fair`.
     #[inline(never)]
-    fn switch_fair(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
+    fn switch_shared(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
+        if departure == Departure::Yield
+            && let Some(began) = self.yield_fair(used)
+        {
+            return Some(began);
+        }
+        self.switch_fair(used, departure)
+    }
+
+    /// [`Lane::switch`] under `Fair` after a yield, but for the end of a session's protection.
+    #[inline(always)]
+    fn yield_fair(&mut self, used: Cycles) -> Option<Began> {
+        let Cache { fair_end, switch_cost, .. } = self.cache;
+        let (slot, stopped) = (self.current, self.clock + used.0);
+        let hot = self.slab.hot(slot);
+        if stopped + switch_cost >= fair_end || self.preferred.is_some() || !hot.held.is_empty() {
+            return None;
+        }
+        let runtime = hot.runtime_after(used)?;
+        let (next, bound) = self.fair.as_mut()?.yield_to_next(used, stopped)?;
+        let hot = self.slab.hot_mut(slot);
+        hot.set_runtime(runtime);
+        hot.since = stopped;
+        hot.arrival = self.arrivals;
+        hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
+        (hot.place, hot.class) = (Place::ReadyFair, 0);
+        self.arrivals += 1;
+        self.charged += used.0;
+        self.steps += 1;
+        Some(self.begin_fair(next, stopped, bound.0))
+    }
+
+    /// Begins a slice of `next`, which `fair` picked, for `quantum` or to the end of the wave.
+    #[inline(always)]
+    fn begin_fair(&mut self, next: u32, stopped: u64, quantum: u64) -> Began {
         let Cache { fair_end, pick_cost, switch_cost, end_reason, .. } = self.cache;
+        let is_switch = next != self.current;
+        self.quantum_left = quantum;
+        let hot = self.slab.hot_mut(next);
+        let tag = hot.tag;
+        if hot.begin_slice(stopped, is_switch).is_none() {
+            self.slab.begin_slice(next, stopped, is_switch);
+        }
+        self.current = next;
+        self.operations[SchedulerOperation::Pick as usize] += 1;
+        self.operations[SchedulerOperation::Switch as usize] += u64::from(is_switch);
+        let overhead = if is_switch { switch_cost } else { pick_cost };
+        self.clock = stopped + overhead;
+        let left = fair_end - self.clock;
+        // The frame's end goes before the quantum, and that before the wave's end.
+        let by_quantum = self.quantum_left < left
+            || self.quantum_left == left && end_reason == BoundReason::WaveEnd;
+        self.fair_reason = if by_quantum { BoundReason::Quantum } else { end_reason };
+        let bound = Cycles(self.quantum_left.min(left));
+        Began { tag, bound, overhead: Cycles(overhead) }
+    }
+
+    /// [`Lane::switch`] under `Fair`, of any kind.
+    #[inline(never)]
+    fn switch_fair(&mut self, used: Cycles, departure: Departure) -> Option<Began> {
+        let Cache { fair_end, switch_cost, .. } = self.cache;
         let (slot, stopped) = (self.current, self.clock + used.0);
         let hot = self.slab.hot_mut(slot);
         if stopped + switch_cost >= fair_end || self.preferred.is_some() || !hot.held.is_empty() {
@@ -177,17 +236,13 @@ impl Lane {
         self.charged += used.0;
         self.steps += 1;
         fair.charge_later(used, stopped);
-        let mut is_again = false;
         match departure {
             Departure::Yield => {
                 hot.arrival = self.arrivals;
                 hot.picks_at = self.operations[SchedulerOperation::Pick as usize];
                 (hot.place, hot.class) = (Place::ReadyFair, 0);
                 self.arrivals += 1;
-                is_again = fair.yield_alone();
-                if !is_again {
-                    fair.yield_running();
-                }
+                fair.yield_running();
             }
             Departure::Block(reason) => {
                 hot.place = Place::Blocked;
@@ -199,27 +254,14 @@ impl Lane {
             Departure::Finish => fair.leave(slot, Leave::Exit),
         }
         let (tag, generation) = (hot.tag, hot.generation);
-        let next = if is_again { slot } else { fair.pick().expect("fair: a coroutine is queued") };
+        let next = fair.pick().expect("fair: a coroutine is queued");
         fair.mark(stopped);
-        self.quantum_left = fair.bound().0.max(1);
+        let quantum = fair.bound().0.max(1);
         if departure != Departure::Yield {
             self.digest = self.digest.wrapping_sub(mix(tag, generation));
         }
         self.depart(slot, departure);
-        let is_switch = next != slot;
-        self.slab.begin_slice(next, stopped, is_switch);
-        self.current = next;
-        self.operations[SchedulerOperation::Pick as usize] += 1;
-        self.operations[SchedulerOperation::Switch as usize] += u64::from(is_switch);
-        let overhead = if is_switch { switch_cost } else { pick_cost };
-        self.clock = stopped + overhead;
-        let left = fair_end - self.clock;
-        // The frame's end goes before the quantum, and that before the wave's end.
-        let by_quantum = self.quantum_left < left
-            || self.quantum_left == left && end_reason == BoundReason::WaveEnd;
-        self.fair_reason = if by_quantum { BoundReason::Quantum } else { end_reason };
-        let bound = Cycles(self.quantum_left.min(left));
-        Some(Began { tag: self.slab.hot(next).tag, bound, overhead: Cycles(overhead) })
+        Some(self.begin_fair(next, stopped, quantum))
     }
 
     /// A yield while no other coroutine is ready: the same one is picked again, without a switch.

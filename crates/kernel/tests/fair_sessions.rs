@@ -37,6 +37,8 @@ enum Habit {
     Naps(u64),
     /// Runs `n` cycles, wakes the next coroutine of its session, and blocks.
     Calls(u64),
+    /// The same with the next coroutine of another session that has this habit.
+    CallsOther(u64),
 }
 
 struct Load {
@@ -84,12 +86,18 @@ impl Load {
         self.sessions.push(session);
     }
 
-    /// The next coroutine of the same session.
-    fn sibling(&self, coroutine: usize) -> usize {
+    /// The coroutine that one calls: the next of its session, or of another with its habit.
+    fn called(&self, coroutine: usize) -> usize {
         let count = self.habits.len();
-        let others = (1..=count).map(|step| (coroutine + step) % count);
-        let mut own = others.filter(|&at| self.sessions[at] == self.sessions[coroutine]);
-        own.next().expect("itself at least")
+        let mut others = (1..=count).map(|step| (coroutine + step) % count);
+        let is_own = |at: usize| self.sessions[at] == self.sessions[coroutine];
+        let found = match self.habits[coroutine] {
+            habit @ Habit::CallsOther(_) => {
+                others.find(|&at| !is_own(at) && self.habits[at] == habit)
+            }
+            _ => others.find(|&at| is_own(at)),
+        };
+        found.expect("there is one to call")
     }
 
     /// One slice; waves and frames pass when they are over.
@@ -123,8 +131,8 @@ impl Load {
             Habit::Naps(cycles) if cycles < bound => {
                 (cycles, Outcome::Slept(Frame(self.lane.frame().0 + 1)))
             }
-            Habit::Calls(cycles) if cycles < bound => {
-                let called = self.coroutines[self.sibling(coroutine)];
+            Habit::Calls(cycles) | Habit::CallsOther(cycles) if cycles < bound => {
+                let called = self.coroutines[self.called(coroutine)];
                 if self.lane.wake(called, WakeSource::Channel).is_ok() {
                     let _ = self.lane.prefer(called);
                     (cycles, Outcome::Blocked(BlockReason::ChannelReceive))
@@ -261,6 +269,79 @@ fn lag_stays_bounded_on_both_levels_while_everything_changes() {
     let bound = (16 * BASE + 2 * GAP) as f64;
     assert!(worst < bound, "{worst}");
     assert!(changes == 1_200 && worst > BASE as f64 / 2.0);
+}
+
+/// Sessions that wake each other and hand the lane on: together they get no more than their parts,
+/// and those beside them no less.
+#[test]
+fn sessions_that_call_each_other_get_no_more_than_their_parts() {
+    for cycles in [30, 400, 3_000] {
+        let pairs = [Habit::CallsOther(cycles); 5];
+        let hogs = [Habit::Hog; 40];
+        let sessions = [
+            (normal(1_024), &pairs[..1]),
+            (normal(1_024), &pairs[..5]),
+            (normal(1_024), &hogs[..1]),
+            (normal(1_024), &hogs[..]),
+        ];
+        let mut load = Load::new(Sharing::Session, &sessions);
+        load.run_until(20_000_000);
+        let found = load.per_mille();
+        assert!(found[0] + found[1] <= 503, "{cycles}: {found:?}");
+        assert!(found[2..].iter().all(|&one| one >= 247), "{cycles}: {found:?}");
+    }
+}
+
+/// Weights change on both levels while the lane runs: at every moment each session has had its part
+/// of the time at the weights in force, within one largest request a level.
+#[test]
+fn a_change_of_weight_on_either_level_creates_and_destroys_no_service() {
+    let bound = 2.0 * (BASE + 2 * GAP) as f64;
+    let worst = worst_error_while_weights_change(Sharing::Session);
+    assert!(worst <= bound, "{worst} cycles");
+    let flat = worst_error_while_weights_change(Sharing::Coroutine);
+    assert!(flat > 10.0 * bound, "the flat form knows no sessions: {flat} cycles");
+}
+
+/// How far a session is from its part, at most.
+fn worst_error_while_weights_change(sharing: Sharing) -> f64 {
+    let habits: [&[Habit]; 5] = [
+        &[Habit::Hog],
+        &[Habit::Hog; 12],
+        &[Habit::Yields(70), Habit::Yields(70)],
+        &[Habit::Calls(300), Habit::Calls(300)],
+        &[Habit::Calls(2_000), Habit::Hog, Habit::Yields(9)],
+    ];
+    let sessions: Vec<_> = habits.iter().map(|habits| (normal(1_024), *habits)).collect();
+    let mut load = Load::new(sharing, &sessions);
+    let mut weights = [1_024.0f64; 5];
+    let (mut fluid, mut worst) = ([0.0f64; 5], 0.0f64);
+    for step in 0..60_000 {
+        let before: u64 = load.service.iter().sum();
+        load.step();
+        let passed = load.service.iter().sum::<u64>() - before;
+        let all: f64 = weights.iter().sum();
+        for (fluid, weight) in fluid.iter_mut().zip(weights) {
+            *fluid += passed as f64 * weight / all;
+        }
+        if step % 20 == 0 {
+            let weight = 256 << load.numbers.below(6);
+            let session = load.numbers.below(5) as usize;
+            let _ = load.lane.set_session_share(session as u32, normal(weight));
+            weights[session] = f64::from(weight);
+        }
+        if step % 33 == 0 {
+            let coroutine = load.numbers.below(load.coroutines.len() as u64) as usize;
+            let weight = 1 << load.numbers.below(15);
+            load.lane.set_share(load.coroutines[coroutine], normal(weight)).expect("it lives");
+        }
+        for (service, fluid) in load.service.iter().zip(fluid) {
+            worst = worst.max((*service as f64 - fluid).abs());
+        }
+    }
+    assert_eq!(load.lane.check(), Ok(()));
+    assert!(fluid.iter().all(|one| *one > 1_000_000.0), "all have weight: {fluid:?}");
+    worst
 }
 
 #[test]

@@ -138,6 +138,7 @@ pub use load::{
     LoadError, Loaded, MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES, MissingImport, Warning,
 };
 pub use look::{ChannelLook, CoroutineLook, LaneLook, Presence, SessionUsage};
+pub use moves::StuckMigrations;
 pub use probe::Probe;
 pub use profile::{FrameCosts, HostCost, Profile};
 pub use replace::Replacement;

@@ -14,7 +14,9 @@ use crate::world::World;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use wavelock_abi::{ChannelId, LaneId, SessionId};
-use wavelock_kernel::{MoveBan, MoveKind, Refusal, Reservation, RunnableSession, find_steal};
+use wavelock_kernel::{
+    MigrationStuck, MoveBan, MoveKind, Refusal, Reservation, RunnableSession, find_steal,
+};
 use wavelock_trace::{Event, EventWriter};
 
 /// The reasons of a [`Event::Move`].
@@ -28,6 +30,16 @@ const TURN_COROUTINES: u32 = 8;
 /// Cycles between two turns, at least: the migrations of a turn are less than 1.5 % of them.
 const TURN_CYCLES: u128 = 65_536;
 
+/// Steals that took nothing, because a coroutine that had waited too long may not move
+/// (cpu-authority D.6 c).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StuckMigrations {
+    /// How many.
+    pub steals: u64,
+    /// What the one with the longest wait found.
+    pub longest: MigrationStuck,
+}
+
 impl World {
     /// Every idle lane, in lane order, tries to take one session.
     pub(crate) fn steal(&mut self) {
@@ -40,12 +52,24 @@ impl World {
             let ban = |session| self.move_ban(SessionId(session));
             let wave = self.progress.waves;
             let found = find_steal(LaneId(thief), self.spec.lanes, wave, kernel, ban);
-            if let Ok((victim, session)) = found
-                && let Err(refusal) = self.move_session(SessionId(session), victim.0, thief, STOLEN)
-            {
-                self.groups[0].failure = Some(refusal);
+            match found {
+                Ok((victim, session)) => {
+                    let moved = self.move_session(SessionId(session), victim.0, thief, STOLEN);
+                    if let Err(refusal) = moved {
+                        self.groups[0].failure = Some(refusal);
+                    }
+                }
+                Err(Some(stuck)) => self.count_stuck(stuck),
+                Err(None) => {}
             }
         }
+    }
+
+    fn count_stuck(&mut self, found: MigrationStuck) {
+        let steals = self.stuck.map_or(0, |stuck| stuck.steals) + 1;
+        let earlier = self.stuck.map(|stuck| stuck.longest);
+        let longest = earlier.filter(|earlier| earlier.waited >= found.waited).unwrap_or(found);
+        self.stuck = Some(StuckMigrations { steals, longest });
     }
 
     /// At a frame's end: the lane with the most coroutines that could run gives one session to the

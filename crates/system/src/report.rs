@@ -2,6 +2,7 @@
 
 use crate::input::UnreadInput;
 use crate::kill::{KillRecord, context_name};
+use crate::moves::StuckMigrations;
 use crate::session::{FaultRecord, SessionOutcome};
 use crate::world::{RunOutcome, World};
 use alloc::string::String;
@@ -140,6 +141,13 @@ impl World {
                 }
             })
             .collect()
+    }
+
+    /// Steals that took nothing because of a coroutine that may not move, if there were any. No
+    /// state: a restored world counts from there.
+    #[must_use]
+    pub const fn stuck_migrations(&self) -> Option<StuckMigrations> {
+        self.stuck
     }
 
     /// The totals of the run so far, and of each session.

@@ -16,6 +16,7 @@ use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::lease::LeaseRun;
 use crate::live::Given;
+use crate::moves::StuckMigrations;
 use crate::parcels::Parcel;
 use crate::session::SessionState;
 use crate::spec::MachineSpec;
@@ -82,6 +83,7 @@ struct Kept {
     boundary: Vec<u8>,
     deadlock: Option<Deadlock>,
     before_end: Option<(Digest, Frame)>,
+    stuck: Option<StuckMigrations>,
     wave_profile: Option<Box<WaveProfile>>,
     frame_peak: u64,
 }
@@ -277,6 +279,7 @@ impl World {
             boundary: self.boundary.clone(),
             deadlock: self.deadlock.clone(),
             before_end: self.before_end,
+            stuck: self.stuck,
             wave_profile: self.wave_profile.clone(),
             frame_peak: self.frame_peak,
         })))
@@ -324,6 +327,7 @@ impl World {
             boundary: kept.boundary.clone(),
             deadlock: kept.deadlock.clone(),
             before_end: kept.before_end,
+            stuck: kept.stuck,
             wave_profile: kept.wave_profile.clone(),
             frame_peak: kept.frame_peak,
         };

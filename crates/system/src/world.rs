@@ -22,6 +22,7 @@ use crate::index::{GroupIndex, LaneIndex};
 use crate::input::Recipient;
 use crate::lease::LeaseRun;
 use crate::live::{Given, Input, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS};
+use crate::moves::StuckMigrations;
 use crate::profile::FrameCosts;
 use crate::session::{SessionOutcome, SessionState};
 use crate::spec::{MachineSpec, Span};
@@ -201,6 +202,8 @@ pub struct World {
     pub(crate) deadlock: Option<Deadlock>,
     /// If the frame limit ended the run: the digest without the outcome, and the next frame.
     pub(crate) before_end: Option<(Digest, Frame)>,
+    /// Steals that a ban of moves prevented. Not state.
+    pub(crate) stuck: Option<StuckMigrations>,
     /// Set while costs are kept in detail.
     pub(crate) wave_profile: Option<Box<WaveProfile>>,
     /// The code of the embedder's functions. Not state.

@@ -198,7 +198,12 @@ impl Collector {
     }
 
     /// The report, or why the events could not be decoded (our bug, never a guest's).
-    pub(super) fn finish(self, world: &World, run: &RunSummary) -> Result<Report, String> {
+    pub(super) fn finish(
+        self,
+        world: &World,
+        run: &RunSummary,
+        unfinished: Unfinished,
+    ) -> Result<Report, String> {
         if let Some(damage) = self.damage {
             return Err(damage);
         }
@@ -210,8 +215,7 @@ impl Collector {
         });
         let scheduler = scheduler.collect();
         let (contexts, contexts_not_kept) = context_rows(world);
-        let summary =
-            summary::object(world, run, &Sources::default(), Unfinished::Interrupted, None);
+        let summary = summary::object(world, run, &Sources::default(), unfinished, None);
         let sessions = self
             .sessions
             .into_iter()

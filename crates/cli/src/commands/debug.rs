@@ -268,6 +268,7 @@ pub(super) fn debug(arguments: &DebugArguments) -> Result<Exit, Failure> {
         return converse(arguments, Debugger::new(timeline));
     }
     let described = describe(&arguments.machine)?;
+    described.refuse_quantum(&arguments.machine)?;
     let trace = record_machine_only(&described.machine)
         .map_err(|error| Failure::new(Exit::Host, error.to_string()))?;
     let timeline = Timeline::open(Cursor::new(trace)).map_err(|error| match &error {

@@ -179,7 +179,7 @@ impl Driven<'_> {
         let mut failures: Vec<Failure> = Vec::new();
         failures.extend(finish_recording(recorder, recording.record.as_deref(), &run));
         if let (Some(file), Some(collector)) = (report_file, collector) {
-            let report = collector.finish(world, &run).map_err(|damage| {
+            let report = collector.finish(world, &run, ending.unfinished()).map_err(|damage| {
                 Failure::new(Exit::Host, format!("the events of this run cannot be read: {damage}"))
             });
             failures.extend(report.and_then(|report| write_report(file, &report)).err());

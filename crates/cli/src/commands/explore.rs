@@ -92,6 +92,9 @@ struct OutputRow {
 
 pub(super) fn explore(arguments: &ExploreArguments) -> Result<Exit, Failure> {
     let described = describe(&arguments.machine)?;
+    described.refuse_quantum(&arguments.machine)?;
+    let outputs = [("--output", arguments.output.as_deref())];
+    described.keep_files(&arguments.machine, &outputs)?;
     arguments.output.as_deref().map_or(Ok(()), writable)?;
     let limits = Limits {
         runs: arguments.runs,

@@ -2,7 +2,7 @@
 //! trace.
 
 use super::drive::start;
-use super::files::open_trace;
+use super::files::{keep_apart, open_trace};
 use super::machine::refuse_recorded;
 use super::replay::{open, unreadable};
 use super::{emit, emit_json};
@@ -44,6 +44,7 @@ struct Exported {
 pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, Failure> {
     let trace = open(&arguments.trace)?;
     let path = &arguments.output;
+    keep_apart(&[("--output", Some(path))], &[&arguments.trace])?;
     let file = File::create(path).map_err(|error| Failure::file("write", path, &error))?;
     let mut out = Counted { out: BufWriter::new(file), bytes: 0, path };
     let (format, exported) = match arguments.format {

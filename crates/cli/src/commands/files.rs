@@ -56,6 +56,32 @@ pub(super) fn writable(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses to overwrite what a command reads, and to write two results to one file. `outputs` have
+/// the flags that name them.
+pub(super) fn keep_apart(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: &[&Path],
+) -> Result<(), Failure> {
+    // Two names of one existing file are equal so. A device can be written twice.
+    let same = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_kept = |path: &Path| !path.exists() || path.is_file();
+    let outputs = outputs.iter().filter_map(|&(flag, path)| Some((flag, path?)));
+    let outputs: Vec<(&str, &Path)> = outputs.filter(|(_, path)| is_kept(path)).collect();
+    for (at, &(flag, path)) in outputs.iter().enumerate() {
+        let shown = path.display();
+        let message = if inputs.iter().any(|input| same(input) == same(path)) {
+            format!("{flag} would overwrite `{shown}`, which this command reads")
+        } else if let Some((other, _)) = outputs[..at].iter().find(|one| same(one.1) == same(path))
+        {
+            format!("{other} and {flag} would both write to `{shown}`")
+        } else {
+            continue;
+        };
+        return Err(Failure::new(Exit::Usage, format!("{message}: give another file")));
+    }
+    Ok(())
+}
+
 /// The error for a trace given where a machine or a module is expected.
 pub(super) fn not_a_trace(path: &Path, wanted: &str) -> Failure {
     let message = format!(

@@ -63,10 +63,16 @@ struct StopsObject {
 }
 
 pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
+    if arguments.machine.policy.is_some() {
+        let message = "--policy cannot be applied: `lab` runs the machine under every policy. Leave it out, or use `wavelock run --policy P`";
+        return Err(Failure::new(Exit::Usage, message));
+    }
     if let Some(session) = &arguments.share {
         return shares::shares(arguments, session);
     }
     let described = describe(&arguments.machine)?;
+    let outputs = [("--output", arguments.output.as_deref())];
+    described.keep_files(&arguments.machine, &outputs)?;
     arguments.output.as_deref().map_or(Ok(()), writable)?;
     let rows = measure(&described, &described.policies(quantum(&described)))?;
     if let Some(path) = &arguments.output {
@@ -82,10 +88,9 @@ pub(super) fn lab(arguments: &LabArguments) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The quantum of the machine, or the default if its policy has none.
+/// The quantum of the machine, also if its own policy does not use it.
 pub(super) fn quantum(described: &Described) -> Cycles {
-    let quantum = described.machine.spec.policy.quantum();
-    if quantum == Cycles::MAX { Cycles(10_000) } else { quantum }
+    described.read.manifest.machine.quantum_cycles
 }
 
 /// Runs a machine under each policy, with a progress bar on a terminal.

@@ -370,6 +370,11 @@ impl Live {
         if let Some(reason) = name_refusal(name) {
             return Err(reason);
         }
+        if self.sessions.by_name.contains_key(name) {
+            return Err(format!(
+                "there is a session `{name}` already: replace it, or use another name"
+            ));
+        }
         let mut new = self.sessions.template.session(name, module);
         new.args = args.unwrap_or(new.args);
         has_room(world, &new.module)?;

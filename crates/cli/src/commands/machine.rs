@@ -4,7 +4,7 @@
 //! Every error points at the line of the manifest it is about, whichever crate found it.
 
 use super::files::{
-    MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, not_a_trace, read_bounded, read_file,
+    MOST_DATA_BYTES, MOST_TEXT_BYTES, is_trace, keep_apart, not_a_trace, read_bounded, read_file,
 };
 use super::load::{LoadedModule, load_module, other_kind, refuse_source, sentence};
 use super::sources::{Source as ModuleSource, Sources};
@@ -67,10 +67,37 @@ impl Described {
         policy_of(policy, share, quantum, gap, spec.frame_cycles).ok()
     }
 
+    /// Refuses to overwrite the files that were read for it; `outputs` have their flags.
+    pub(super) fn keep_files(
+        &self,
+        arguments: &MachineArguments,
+        outputs: &[(&str, Option<&Path>)],
+    ) -> Result<(), Failure> {
+        let given = [Some(&arguments.file), arguments.input.as_ref(), arguments.stdin.as_ref()];
+        let modules = self.read.manifest.modules.iter();
+        let inputs: Vec<&Path> =
+            given.into_iter().flatten().chain(modules).map(|path| path.as_path()).collect();
+        keep_apart(outputs, &inputs)
+    }
+
+    /// Refuses a quantum on the command line for a policy that has none.
+    pub(super) fn refuse_quantum(&self, arguments: &MachineArguments) -> Result<(), Failure> {
+        match (arguments.quantum, self.read.manifest.machine.policy) {
+            (Some(_), Policy::Cooperative) => Err(no_quantum()),
+            _ => Ok(()),
+        }
+    }
+
     /// An error of `system`, at the line of the manifest it is about.
     pub(super) fn refuse(&self, error: &LoadError) -> Failure {
         refuse(&self.read, error)
     }
+}
+
+fn no_quantum() -> Failure {
+    let message = "--quantum cannot be applied under `cooperative`, which never preempts: leave it \
+                   out, or give a --policy that has a quantum";
+    Failure::new(Exit::Usage, message)
 }
 
 /// Reads the files that the arguments name.
@@ -103,7 +130,16 @@ fn describe_for(
 /// Builds the machine that the arguments of `run` describe.
 pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
     let most_gap = arguments.live.starts_sessions().then_some(MAX_GAP);
-    let Described { read, mut machine, texts } = describe_for(&arguments.machine, most_gap)?;
+    let described = describe_for(&arguments.machine, most_gap)?;
+    described.refuse_quantum(&arguments.machine)?;
+    let RecordArguments { record, snapshot, .. } = &arguments.recording;
+    let outputs = [
+        ("--record", record.as_deref()),
+        ("--report", arguments.report.as_deref()),
+        ("--snapshot", snapshot.as_deref()),
+    ];
+    described.keep_files(&arguments.machine, &outputs)?;
+    let Described { read, mut machine, texts } = described;
     if arguments.live.live {
         if arguments.machine.stdin.as_deref() == Some(Path::new("-")) {
             let message = "`--stdin -` takes standard input as one event, --live takes its lines: \
@@ -113,7 +149,6 @@ pub(super) fn make(arguments: &RunArguments) -> Result<Made, Failure> {
         machine.spec.live = true;
     }
     let keep_events = arguments.recording.record.is_some() || arguments.report.is_some();
-    let RecordArguments { record, snapshot, .. } = &arguments.recording;
     let recorded = (record.is_some() || snapshot.is_some()).then(|| machine.clone());
     let sources = machine.modules.into_iter().zip(texts);
     let sources =
@@ -248,6 +283,9 @@ pub(super) fn policy_named(
 ) -> Result<wavelock_kernel::Policy, Failure> {
     let policy = Policy::find(name)
         .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no policy `{name}`")))?;
+    if quantum.is_some() && policy == Policy::Cooperative {
+        return Err(no_quantum());
+    }
     let own = spec.policy.quantum();
     let usual = if own == Cycles::MAX { MachineSpec::new().policy.quantum() } else { own };
     let gap = spec.modules.iter().map(|module| module.code().gap()).max().unwrap_or(Cycles::ZERO);

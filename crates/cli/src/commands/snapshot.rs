@@ -7,11 +7,11 @@
 
 use super::drive::{Driven, start};
 use super::emit_json;
-use super::files::{is_trace, open_trace, refuse_flags, reserve};
+use super::files::{is_trace, keep_apart, open_trace, refuse_flags, reserve};
 use super::machine::{describe, inputs_from, policy_named, refuse_recorded};
 use super::sources::{Source, Sources};
 use super::streams::Streams;
-use crate::arguments::{OutputMode, ResumeArguments, SnapshotArguments};
+use crate::arguments::{OutputMode, RecordArguments, ResumeArguments, SnapshotArguments};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::manifest::{Template, grouped};
@@ -36,7 +36,9 @@ struct SnapshotObject {
 
 pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
     let path = &arguments.machine.file;
+    let outputs = [("--output", Some(arguments.output.as_path()))];
     let source = if is_trace(path) {
+        keep_apart(&outputs, &[path])?;
         refuse_flags(&arguments.machine)?;
         let mut archive = open(path)?;
         let number = newest(&mut archive, path, Some(arguments.at_frame))?;
@@ -44,6 +46,8 @@ pub(super) fn snapshot(arguments: &SnapshotArguments) -> Result<Exit, Failure> {
         (world, archive.machine)
     } else {
         let described = describe(&arguments.machine)?;
+        described.refuse_quantum(&arguments.machine)?;
+        described.keep_files(&arguments.machine, &outputs)?;
         let loaded =
             World::load(described.machine.spec.clone(), described.machine.inputs.clone(), false);
         (loaded.map_err(|error| described.refuse(&error))?.world, described.machine)
@@ -245,6 +249,16 @@ fn restore_at(
 /// Continues a machine from a snapshot, unchanged or as a fork.
 pub(super) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let path = &arguments.file;
+    // A snapshot may take the place of the one that the run began from.
+    let RecordArguments { record, snapshot, .. } = &arguments.recording;
+    let outputs = [
+        ("--record", record.as_deref()),
+        ("--report", arguments.report.as_deref()),
+        ("--snapshot", snapshot.as_deref()),
+    ];
+    keep_apart(&outputs[..2], &[path])?;
+    let input: Vec<&Path> = arguments.input.iter().map(|path| path.as_path()).collect();
+    keep_apart(&outputs, &input)?;
     let mut archive = open(path)?;
     let end = archive.ending().filter(|ending| ending.can_continue()).map(|ending| ending.frames);
     let at_frame = arguments.at_frame.or(end);

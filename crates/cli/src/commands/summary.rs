@@ -4,7 +4,7 @@ use super::sources::Sources;
 use crate::manifest::grouped;
 use crate::report::{
     CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, LeaseRow,
-    LiveRow, ServiceRow, SessionSummary, Summary, Telemetry, UnreadRow, WaitRow,
+    LiveRow, ServiceRow, SessionSummary, StuckRow, Summary, Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use wavelock_abi::{ChannelId, CoroutineName, Cycles, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
-use wavelock_kernel::{CapOverrun, CapState, LeaseEnd, LeasePhase};
+use wavelock_kernel::{CapOverrun, CapState, LeaseEnd, LeasePhase, MoveBan};
 use wavelock_system::{
     CapSummary, Deadlock, FaultRecord, KillRecord, KillRule, LeaseSummary, LostStack, RunOutcome,
-    RunSummary, SessionOutcome, UnreadInput, WaitTarget, Waiting, World,
+    RunSummary, SessionOutcome, StuckMigrations, UnreadInput, WaitTarget, Waiting, World,
 };
 use wavelock_view::missing_evidence;
 
@@ -84,6 +84,7 @@ pub(super) fn object(
         lanes: super::lanes::rows(world),
         services: services(run),
         leases: world.leases().iter().map(|lease| lease_object(world, lease)).collect(),
+        stuck_migrations: world.stuck_migrations().map(|stuck| stuck_object(world, &stuck)),
         trace_bytes: None,
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
@@ -120,6 +121,27 @@ fn lease_object(world: &World, lease: &LeaseSummary) -> LeaseRow {
         bound_cycles: lease.bound.0,
         longest_revocation_cycles: lease.counts.longest_latency.0,
         late: lease.counts.late,
+    }
+}
+
+fn stuck_object(world: &World, stuck: &StuckMigrations) -> StuckRow {
+    let found = stuck.longest;
+    let (reason, fix) = match found.ban {
+        MoveBan::Split => ("it is split over several lanes", "give it one lane"),
+        MoveBan::Pinned => ("the manifest names its `lane`", "leave out its `lane`"),
+        MoveBan::Leased => ("its lane is leased", "give it another lane"),
+        MoveBan::Context => ("it has contexts or grants", "give it another lane with `lane`"),
+        MoveBan::Call => ("it is in a call", "give it another lane with `lane`"),
+    };
+    let session = session_name(world, SessionId(found.tag.session()));
+    StuckRow {
+        steals: stuck.steals,
+        coroutine: format!("{session}/{}", found.tag.slot()),
+        lane: found.lane.0,
+        waited_cycles: found.waited.0,
+        limit_cycles: found.limit.0,
+        reason: reason.to_owned(),
+        fix: fix.to_owned(),
     }
 }
 
@@ -447,6 +469,10 @@ pub(super) fn print(
     print_missed_ports(&mut text, &object);
     print_caps(&mut text, &object);
     print_leases(&mut text, &object);
+    if let Some(stuck) = &object.stuck_migrations {
+        let note = AnsiColor::Yellow.on_default().bold();
+        let _ = writeln!(text, "{note}stuck{note:#}: {}", stuck.text());
+    }
     let sessions = object.sessions.iter();
     print_unread(
         &mut text,

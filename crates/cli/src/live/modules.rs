@@ -62,8 +62,7 @@ impl Modules {
         let mut parts = Path::new(name).components();
         let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
         if !is_plain || name.ends_with(['/', '.']) {
-            let name = shown(name);
-            return Err(format!("`{name}` is no name of a file in the folder of modules"));
+            return Err("this is no name of a file in the folder of modules".to_owned());
         }
         let path = self.folder.join(name);
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);

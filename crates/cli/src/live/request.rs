@@ -292,7 +292,7 @@ impl Form {
         let Some(modules) = &self.modules else {
             return Err("the run was started without --modules DIR".to_owned());
         };
-        modules.load(file)
+        modules.load(file).map_err(|reason| format!("`{}`: {reason}", shown(file)))
     }
 }
 

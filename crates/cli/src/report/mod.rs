@@ -20,7 +20,7 @@ pub use model::{
     CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow,
     DroppedRow, FORMAT, FaultRow, FunctionRow, KillRow, LISTED, LaneRow, LiveRow, Metric,
     MetricRow, ModelRow, OperationRow, Others, OutputRow, Report, ServiceRow, SessionCosts,
-    SessionSummary, Stops, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
+    SessionSummary, Stops, StuckRow, Summary, Telemetry, UnreadRow, VERSION, WaitRow, WorstFrame,
 };
 pub use print::print_report;
 pub use profile::{LimitVerdict, Profile, Verdict, read_profiles};

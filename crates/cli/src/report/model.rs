@@ -385,6 +385,9 @@ pub struct Summary {
     /// Leases of the description; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub leases: Vec<LeaseRow>,
+    /// Steals that took nothing because of a coroutine that may not move, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stuck_migrations: Option<StuckRow>,
     /// Bytes of the trace, in `--json` of a run that recorded one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace_bytes: Option<u64>,
@@ -409,6 +412,43 @@ pub struct LaneRow {
     pub counters: BTreeMap<String, u64>,
     /// Its wakes by source.
     pub wakes: BTreeMap<String, u64>,
+}
+
+/// Steals that took nothing, although a coroutine had waited too long: its session may not move.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StuckRow {
+    /// How many.
+    pub steals: u64,
+    /// The coroutine that had waited longest, as `session/slot`.
+    pub coroutine: String,
+    /// Its lane.
+    pub lane: u16,
+    /// How long it had waited.
+    pub waited_cycles: u64,
+    /// What is too long.
+    pub limit_cycles: u64,
+    /// Why its session may not move.
+    pub reason: String,
+    /// What to change.
+    pub fix: String,
+}
+
+impl StuckRow {
+    /// One line, with the fix.
+    pub(crate) fn text(&self) -> String {
+        use crate::manifest::grouped;
+        format!(
+            "{} waited {} cycles on lane {} while another lane was idle, {} are the limit; {} took \
+             nothing, because its session may not move: {}. To let it move, {}",
+            self.coroutine,
+            grouped(self.waited_cycles),
+            self.lane,
+            grouped(self.limit_cycles),
+            crate::table::plural(self.steals, "steal"),
+            self.reason,
+            self.fix
+        )
+    }
 }
 
 /// The instances of a counted session together.

@@ -16,6 +16,8 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     section(&mut text, "Sessions", &sessions(report, top));
     text.push_str(&kills(report, top));
     text.push_str(&caps(report, top));
+    let stuck = report.summary.stuck_migrations.iter();
+    text.extend(stuck.map(|stuck| format!("stuck: {}\n", stuck.text())));
     text.insert_str(head(report).len(), &waves::head(report));
     section(&mut text, "Services", &services(report, top));
     section(

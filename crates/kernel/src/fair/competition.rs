@@ -13,7 +13,7 @@
 //! Elsewhere: search by deadline and eligibility (`tree`), plain data and `check` (`state`).
 
 use super::entity::{
-    Carried, Entity, FairSettings, Leave, Phase, Placement, SERVICE_UNITS, Share, VirtualTime,
+    CHARGE_LIMIT, Carried, Entity, FairSettings, Leave, Phase, Placement, Share, VirtualTime,
     divide_floor, lag_limit, units,
 };
 use super::lane::FairKey;
@@ -26,9 +26,6 @@ use wavelock_abi::{Cycles, LatencyClass};
 /// Delayed entities that one pick dequeues at most, so that it stays O(log n) when many become
 /// eligible at once. The others wait for the next picks and gain nothing by it.
 pub const REMOVALS_PER_PICK: usize = 8;
-
-/// The most cycles that one charge counts; sixteen times the largest slice.
-const CHARGE_LIMIT: Cycles = Cycles(1 << 36);
 
 /// The origin moves when the running entity is this far from it, so that the weighted sum stays
 /// small and divisions stay cheap.
@@ -258,13 +255,13 @@ impl Competition {
         if !self.delayed.is_empty() {
             self.dequeue_caught_up(table);
         }
-        let average = self.average();
-        let slot = self.ready.take_eligible(table, average).or_else(|| {
-            // More sleepers than one pick dequeues hold the average below every queued entity: the
-            // entity nearest to it runs.
-            let min_v = self.ready.min_v(table)?;
-            self.ready.take_first(table, min_v)
-        })?;
+        if self.ready.is_empty() {
+            return None;
+        }
+        let slot = match self.ready.first_list(&table.entities, self.average()) {
+            Some(number) => self.ready.take_listed(&mut table.entities, number),
+            None => self.take_unlisted(table),
+        };
         self.dispatch(table, slot);
         Some(slot)
     }
@@ -290,16 +287,13 @@ impl Competition {
     pub(super) fn charge(&mut self, table: &mut EntityTable, cycles: Cycles) {
         let slot = self.running.expect("fair: a charge while nothing runs");
         let entity = &mut table.entities[slot as usize];
-        let weight = u64::from(entity.weight.get());
-        let service = cycles.0.min(CHARGE_LIMIT.0) * SERVICE_UNITS + u64::from(entity.remainder);
-        let advance = service / weight;
-        entity.remainder = (service % weight) as u16;
-        entity.v = entity.v.plus(advance as i64);
+        let advance = entity.serve(cycles.min(CHARGE_LIMIT));
+        entity.v = entity.v.plus(advance);
         if !entity.v.before(entity.deadline) {
             entity.deadline = entity.v.plus(entity.request);
         }
         let distance = entity.v.since(self.origin);
-        self.weighted_sum += i128::from(advance * weight);
+        self.weighted_sum += i128::from(advance * entity.factor());
         if distance > REBASE_DISTANCE {
             self.rebase();
         }
@@ -309,13 +303,7 @@ impl Competition {
     #[inline(always)]
     pub(super) fn bound(&self, table: &EntityTable) -> Cycles {
         let Some(slot) = self.running else { return Cycles::ZERO };
-        let entity = &table.entities[slot as usize];
-        let left = self.protected_until.since(entity.v);
-        if left <= 0 {
-            return Cycles::ZERO;
-        }
-        let service = left as u64 * u64::from(entity.weight.get()) - u64::from(entity.remainder);
-        Cycles(service.div_ceil(SERVICE_UNITS))
+        table.entities[slot as usize].bound(self.protected_until)
     }
 
     /// Requeues the running entity: its slice ended. It keeps its deadline unless its request was
@@ -341,24 +329,104 @@ impl Competition {
         self.requeue(table);
     }
 
-    /// A yield of the running entity while no other competes: the same as [`Self::yield_running`]
-    /// and [`Self::pick`], which pick it again. `false`, and nothing changed, if another competes.
-    #[inline]
-    pub(super) fn yield_alone(&mut self, table: &mut EntityTable) -> bool {
-        let Some(slot) = self.running else { return false };
-        if !self.is_alone() {
-            return false;
+    /// [`Self::charge`], [`Self::yield_running`], [`Self::pick`] and [`Self::bound`] in one pass.
+    /// `None`, and nothing changed, if no other entity is queued.
+    #[inline(always)]
+    pub(super) fn yield_to_next(
+        &mut self,
+        table: &mut EntityTable,
+        cycles: Cycles,
+    ) -> Option<(u32, Cycles)> {
+        if self.ready.is_empty() {
+            return None;
         }
-        // It is the average, and so it is eligible.
+        let slot = self.running.expect("fair: a yield while nothing runs");
         let entity = &mut table.entities[slot as usize];
-        let forfeited = entity.deadline.since(entity.v);
-        self.weighted_sum += i128::from(forfeited) * i128::from(entity.factor());
-        entity.v = entity.deadline;
-        entity.deadline = entity.deadline.plus(entity.request);
+        let (factor, request) = (entity.factor(), entity.request);
+        let advance = entity.serve(cycles);
+        let mut v = entity.v.plus(advance);
+        let mut deadline = entity.deadline;
+        if !v.before(deadline) {
+            deadline = v.plus(request);
+        }
+        self.weighted_sum += i128::from(advance * factor);
+        if v.since(self.origin) > REBASE_DISTANCE {
+            self.rebase();
+        }
+        if self.is_eligible(v) {
+            self.weighted_sum += i128::from(deadline.since(v)) * i128::from(factor);
+            (v, deadline) = (deadline, deadline.plus(request));
+        }
+        (entity.v, entity.deadline, entity.phase) = (v, deadline, Phase::Queued);
         entity.arrival = self.arrivals;
         self.arrivals += 1;
-        self.protect(table, slot);
-        true
+        if !self.ready.append(&mut table.entities, slot, (v, deadline)) {
+            self.ready.insert_unlisted(table, slot);
+        }
+        if !self.delayed.is_empty() {
+            self.dequeue_caught_up(table);
+        }
+        let listed = self.ready.first_list(&table.entities, self.average());
+        let next = match listed {
+            Some(number) => self.ready.take_listed(&mut table.entities, number),
+            None => self.take_unlisted(table),
+        };
+        let entity = &mut table.entities[next as usize];
+        entity.phase = Phase::Running;
+        self.running = Some(next);
+        self.protected_until = protection(entity, self.slice_range.0, &table.slices);
+        Some((next, entity.bound(self.protected_until)))
+    }
+
+    /// The rest of a pick that looks beyond the lists.
+    #[inline(never)]
+    fn take_unlisted(&mut self, table: &mut EntityTable) -> u32 {
+        let now = self.virtual_time();
+        let slot = self.ready.take_first(table, now).or_else(|| {
+            // More sleepers than one pick dequeues hold the average below every queued entity: the
+            // entity nearest to it runs.
+            let min_v = self.ready.min_v(table)?;
+            self.ready.take_first(table, min_v)
+        });
+        slot.expect("fair: an entity is queued")
+    }
+
+    /// [`Self::charge`], [`Self::yield_running`], [`Self::pick`] and [`Self::bound`].
+    #[inline(always)]
+    pub(super) fn yield_on(&mut self, table: &mut EntityTable, cycles: Cycles) -> (u32, Cycles) {
+        let cycles = cycles.min(CHARGE_LIMIT);
+        if let Some(next) = self.yield_to_next(table, cycles) {
+            return next;
+        }
+        if self.is_alone() {
+            let bound = self.yield_to_itself(table, cycles);
+            return (self.running.expect("fair: it yields to itself"), bound);
+        }
+        self.charge(table, cycles);
+        self.yield_running(table);
+        let next = self.pick(table).expect("fair: the one that yields is queued");
+        (next, self.bound(table))
+    }
+
+    /// The same as [`Self::yield_to_next`] while no other entity competes: the running one is
+    /// picked again. Returns its bound.
+    #[inline(always)]
+    pub(super) fn yield_to_itself(&mut self, table: &mut EntityTable, cycles: Cycles) -> Cycles {
+        let slot = self.running.expect("fair: a yield while nothing runs");
+        let entity = &mut table.entities[slot as usize];
+        let v = entity.v.plus(entity.serve(cycles));
+        // It is the average, and so it is eligible.
+        let end = if v.before(entity.deadline) { entity.deadline } else { v.plus(entity.request) };
+        self.weighted_sum += i128::from(end.since(entity.v)) * i128::from(entity.factor());
+        (entity.v, entity.deadline) = (end, end.plus(entity.request));
+        entity.arrival = self.arrivals;
+        self.arrivals += 1;
+        self.protected_until = protection(entity, self.slice_range.0, &table.slices);
+        let bound = entity.bound(self.protected_until);
+        if end.since(self.origin) > REBASE_DISTANCE {
+            self.rebase();
+        }
+        bound
     }
 
     /// Whether only the running entity competes.
@@ -603,6 +671,7 @@ impl Competition {
     }
 
     /// Dequeues the delayed sleepers that a pick would choose.
+    #[inline(never)]
     fn dequeue_caught_up(&mut self, table: &mut EntityTable) {
         for _ in 0..REMOVALS_PER_PICK {
             let now = self.virtual_time();
@@ -626,12 +695,15 @@ impl Competition {
     /// Run to parity: protection for the shortest slice competing, and never beyond the deadline.
     fn protect(&mut self, table: &EntityTable, slot: u32) {
         let entity = &table.entities[slot as usize];
-        let least = self.slice_range.0;
-        let slice = if least < table.slices[entity.class as usize] {
-            units(least, entity.weight)
-        } else {
-            entity.request
-        };
-        self.protected_until = entity.v.plus(slice).earlier(entity.deadline);
+        self.protected_until = protection(entity, self.slice_range.0, &table.slices);
     }
+}
+
+/// Until when an entity that is dispatched now is protected, if the shortest slice competing is
+/// `least`.
+#[inline(always)]
+fn protection(entity: &Entity, least: Cycles, slices: &[Cycles; CLASSES]) -> VirtualTime {
+    let is_shorter = least < slices[entity.class as usize];
+    let slice = if is_shorter { units(least, entity.weight) } else { entity.request };
+    entity.v.plus(slice).earlier(entity.deadline)
 }

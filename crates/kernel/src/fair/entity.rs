@@ -15,6 +15,9 @@ use wavelock_abi::{Cycles, LatencyClass, MAX_GAP, Weight};
 /// times 1024 units per virtual cycle.
 pub(super) const SERVICE_UNITS: u64 = 1 << 20;
 
+/// The most cycles that one charge counts; sixteen times the largest slice.
+pub(super) const CHARGE_LIMIT: Cycles = Cycles(1 << 36);
+
 /// A point in a queue's virtual time. Wraps: compare by [`VirtualTime::since`] only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct VirtualTime(pub(super) i64);
@@ -252,6 +255,32 @@ impl Entity {
         previous: 0,
         next: 0,
     };
+
+    /// Adds `cycles`, which are at most [`CHARGE_LIMIT`], to its service; returns by how many whole
+    /// units that moves its virtual runtime.
+    #[inline(always)]
+    pub(super) fn serve(&mut self, cycles: Cycles) -> i64 {
+        const { assert!(SERVICE_UNITS.is_multiple_of(Weight::NEUTRAL.get() as u64)) };
+        if self.weight == Weight::NEUTRAL {
+            // The same without a division: nothing is added to the remainder.
+            return (cycles.0 * (SERVICE_UNITS / u64::from(Weight::NEUTRAL.get()))) as i64;
+        }
+        let weight = u64::from(self.weight.get());
+        let service = cycles.0 * SERVICE_UNITS + u64::from(self.remainder);
+        self.remainder = (service % weight) as u16;
+        (service / weight) as i64
+    }
+
+    /// Cycles until its virtual runtime is `end`; zero if it is.
+    #[inline(always)]
+    pub(super) fn bound(&self, end: VirtualTime) -> Cycles {
+        let left = end.since(self.v);
+        if left <= 0 {
+            return Cycles::ZERO;
+        }
+        let service = left as u64 * u64::from(self.weight.get()) - u64::from(self.remainder);
+        Cycles(service.div_ceil(SERVICE_UNITS))
+    }
 
     /// Its weight as a factor.
     #[inline]

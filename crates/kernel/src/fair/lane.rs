@@ -25,7 +25,7 @@
 //! [`FairLane::reserve`].
 
 use super::competition::{Competition, EntityTable};
-use super::entity::{Carried, FairSettings, Leave, Phase, Placement, Share, Sharing};
+use super::entity::{CHARGE_LIMIT, Carried, FairSettings, Leave, Phase, Placement, Share, Sharing};
 use super::queue::FairQueue;
 use super::state::{EntityState, FairSessionState, FairState};
 use crate::check::{Violation, equal, holds};
@@ -346,6 +346,56 @@ impl FairLane {
         self.groups[position].competition.charge(&mut self.coroutines, Cycles(cycles));
     }
 
+    /// Charges the coroutine on the lane, requeues it after a yield, and dispatches the next:
+    /// returns it and the bound of its slice. The same as [`Self::charge_later`],
+    /// [`Self::yield_running`], [`Self::pick`] and [`Self::mark`]. `None`, and nothing changed, if
+    /// the session has used up its protection while another of its coroutines is ready.
+    #[inline(always)]
+    pub(crate) fn yield_to_next(&mut self, used: Cycles, clock: u64) -> Option<(u32, Cycles)> {
+        let Some(sessions) = &mut self.sessions else {
+            return Some(self.groups[0].competition.yield_on(&mut self.coroutines, used));
+        };
+        let pending = sessions.pending + (clock - sessions.charged_until);
+        let holder = sessions.queue.running()?;
+        let competition = &mut self.groups[holder as usize].competition;
+        if competition.ready.is_empty() {
+            return self.yield_session(holder, Cycles(pending), clock);
+        }
+        let left = sessions.left;
+        if pending >= left {
+            return None;
+        }
+        let cycles = Cycles(pending - sessions.pending);
+        let (next, bound) = competition.yield_to_next(&mut self.coroutines, cycles)?;
+        (sessions.charged_until, sessions.pending) = (clock, pending);
+        Some((next, bound.min(Cycles(left - pending))))
+    }
+
+    /// [`Self::yield_to_next`] of the only ready coroutine of its session: both give up the rest of
+    /// their requests.
+    #[inline(never)]
+    fn yield_session(&mut self, holder: u32, pending: Cycles, clock: u64) -> Option<(u32, Cycles)> {
+        let sessions = self.sessions.as_mut()?;
+        let cycles = Cycles(pending.0 - sessions.pending).min(CHARGE_LIMIT);
+        let pending = pending.min(CHARGE_LIMIT);
+        let competition = &mut self.groups[holder as usize].competition;
+        (sessions.charged_until, sessions.pending) = (clock, 0);
+        let FairQueue { table, competition: queue } = &mut sessions.queue;
+        if queue.is_alone() && competition.is_alone() {
+            let left = queue.yield_to_itself(table, pending);
+            let bound = competition.yield_to_itself(&mut self.coroutines, cycles);
+            sessions.left = left.0;
+            return Some((competition.running?, bound.min(left)));
+        }
+        competition.charge(&mut self.coroutines, cycles);
+        competition.yield_running(&mut self.coroutines);
+        let (next, left) = queue.yield_on(table, pending);
+        sessions.left = left.0;
+        let competition = &mut self.groups[next as usize].competition;
+        let next = competition.pick(&mut self.coroutines)?;
+        Some((next, competition.bound(&self.coroutines).min(left)))
+    }
+
     /// Dispatches a coroutine: of the session that holds the lane, or of the picked one. `None` if
     /// none is queued.
     #[inline(always)]
@@ -428,27 +478,6 @@ impl FairLane {
         } else if sessions.bound() == Cycles::ZERO {
             sessions.queue.requeue();
         }
-    }
-
-    /// A yield while nothing else competes on the lane: the same as [`Self::yield_running`] and
-    /// [`Self::pick`]. `false`, and nothing changed, if something does.
-    #[inline]
-    pub(crate) fn yield_alone(&mut self) -> bool {
-        let Some(sessions) = &mut self.sessions else {
-            return self.groups[0].competition.yield_alone(&mut self.coroutines);
-        };
-        let Some(holder) = sessions.queue.running() else { return false };
-        let competition = &mut self.groups[holder as usize].competition;
-        if !sessions.queue.competition.is_alone() || !competition.yield_alone(&mut self.coroutines)
-        {
-            return false;
-        }
-        sessions.charge_pending();
-        let FairQueue { competition, table } = &mut sessions.queue;
-        let is_alone = competition.yield_alone(table);
-        debug_assert!(is_alone, "fair: a charge adds no session");
-        sessions.left = sessions.queue.bound().0;
-        true
     }
 
     /// Whether a pick now would preempt the coroutine on the lane, on either level; the test at a

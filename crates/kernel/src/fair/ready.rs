@@ -47,6 +47,7 @@ const LISTS: usize = 2;
 /// Entities in order of arrival, which is also that of their keys and of their virtual runtimes.
 #[derive(Clone, Copy, Debug)]
 struct List {
+    /// The first; what it has as its `previous` has no meaning.
     head: u32,
     tail: u32,
     len: u32,
@@ -87,14 +88,28 @@ impl List {
         true
     }
 
+    /// Removes the first entity, which there is.
+    #[inline(always)]
+    fn take_first(&mut self, entities: &mut [Entity]) -> u32 {
+        let head = self.head;
+        let next = entities[head as usize].next;
+        self.len -= 1;
+        self.head = next;
+        if next == NIL {
+            self.tail = NIL;
+        }
+        head
+    }
+
     #[inline(always)]
     fn remove(&mut self, table: &mut EntityTable, slot: u32) {
         let Entity { previous, next, .. } = table.entities[slot as usize];
-        self.len -= 1;
-        match previous {
-            NIL => self.head = next,
-            previous => table.entities[previous as usize].next = next,
+        if slot == self.head {
+            let _ = self.take_first(&mut table.entities);
+            return;
         }
+        self.len -= 1;
+        table.entities[previous as usize].next = next;
         match next {
             NIL => self.tail = previous,
             next => table.entities[next as usize].previous = previous,
@@ -107,7 +122,8 @@ impl List {
         while at != NIL {
             let entity = &table.entities[at as usize];
             let is_listed = usize::from(entity.list) == number && entity.phase == Phase::Queued;
-            holds("a listed entity is queued", at, is_listed && entity.previous == previous)?;
+            let is_linked = entity.previous == previous || at == self.head;
+            holds("a listed entity is queued", at, is_listed && is_linked)?;
             if previous != NIL {
                 let before = &table.entities[previous as usize];
                 let ascends = before.key().before(entity.key()) && !entity.v.before(before.v);
@@ -135,7 +151,40 @@ impl Ready {
 
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
-        self.len() == 0
+        let [one, other] = &self.lists;
+        one.head == NIL && other.head == NIL && self.tree.is_empty()
+    }
+
+    /// Adds an entity that arrived after all others to a list, if it belongs behind all of it.
+    #[inline(always)]
+    pub(super) fn append(
+        &mut self,
+        entities: &mut [Entity],
+        slot: u32,
+        (v, deadline): (VirtualTime, VirtualTime),
+    ) -> bool {
+        for (list, number) in self.lists.iter_mut().zip(0u8..) {
+            let previous = list.tail;
+            match entities.get_mut(previous as usize) {
+                Some(last) if v.before(last.v) || deadline.before(last.deadline) => continue,
+                Some(last) => last.next = slot,
+                None => list.head = slot,
+            }
+            list.tail = slot;
+            list.len += 1;
+            let entity = &mut entities[slot as usize];
+            (entity.previous, entity.next, entity.list) = (previous, NIL, number);
+            return true;
+        }
+        false
+    }
+
+    #[inline(never)]
+    pub(super) fn insert_unlisted(&mut self, table: &mut EntityTable, slot: u32) {
+        let entity = &mut table.entities[slot as usize];
+        entity.list = Entity::UNLISTED;
+        let entry = entity.entry(slot);
+        self.tree.insert(&mut table.arena, entry);
     }
 
     /// Adds a queued entity.
@@ -147,10 +196,7 @@ impl Ready {
                 return;
             }
         }
-        let entity = &mut table.entities[slot as usize];
-        entity.list = Entity::UNLISTED;
-        let entry = entity.entry(slot);
-        self.tree.insert(&mut table.arena, entry);
+        self.insert_unlisted(table, slot);
     }
 
     /// Removes a queued entity.
@@ -182,19 +228,29 @@ impl Ready {
         earlier(listed, self.tree.first(&table.arena, limit))
     }
 
-    /// Removes the first entity by key among the eligible; returns its slot.
+    /// The list of which the first entity is the first by key among the eligible. `None` if there
+    /// is none, or the tree may have it.
     #[inline(always)]
-    pub(super) fn take_eligible(
-        &mut self,
-        table: &mut EntityTable,
-        average: Average,
-    ) -> Option<u32> {
+    pub(super) fn first_list(&self, entities: &[Entity], average: Average) -> Option<usize> {
         if !self.tree.is_empty() {
-            return self.take_first(table, average.virtual_time());
+            return None;
         }
-        let first = self.first_listed(table, |v| average.is_eligible(v))?;
-        self.remove(table, first.slot);
-        Some(first.slot)
+        let [one, other] = &self.lists;
+        let first = entities.get(one.head as usize);
+        let Some(other) = entities.get(other.head as usize) else {
+            return first.filter(|first| average.is_eligible(first.v)).map(|_| 0);
+        };
+        let is_eligible = average.is_eligible(other.v);
+        match first.filter(|first| average.is_eligible(first.v)) {
+            Some(first) => Some(usize::from(is_eligible && other.key().before(first.key()))),
+            None => is_eligible.then_some(1),
+        }
+    }
+
+    /// Removes the first entity of a list; returns its slot.
+    #[inline(always)]
+    pub(super) fn take_listed(&mut self, entities: &mut [Entity], number: usize) -> u32 {
+        self.lists[number].take_first(entities)
     }
 
     /// Removes what [`Self::first`] finds; returns its slot.

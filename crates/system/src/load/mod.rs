@@ -120,6 +120,7 @@ impl World {
             progress: StateHead::start(digest.value(), peak),
             phase: Phase::Boundary,
             before_end: None,
+            stuck: None,
             digest,
             lane_positions,
             session_groups,
