@@ -9,8 +9,8 @@
 //!
 //! Sequences come from the generator of the kernel's own tests, compiled from the same file. In
 //! half of the sequences slices end through `Lane::switch` where it applies, so that the fast paths
-//! are compared too. The kernel is used through its public interface alone. Beside each sequence run
-//! a refill ring, the admission test and a checker of certificates ([`certificates`]); a run of
+//! are compared too. The kernel is used through its public interface alone. Beside each sequence
+//! run a refill ring, the admission test and a checker of certificates ([`certificates`]); a run of
 //! 1,000 sequences or more fails if a refusal was never given.
 
 mod certificates;
