@@ -108,6 +108,7 @@ fn sample() -> Report {
             },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
             lanes: Vec::new(),
+            leases: Vec::new(),
             stuck_migrations: None,
             services: Vec::new(),
             trace_bytes: None,

@@ -23,6 +23,8 @@ pub(crate) enum Named {
     Profile,
     /// An `[[island]]`.
     Island,
+    /// A `[[lease]]`.
+    Lease,
 }
 
 impl Named {
@@ -35,6 +37,7 @@ impl Named {
             Self::Context => "context",
             Self::Profile => "profile",
             Self::Island => "island",
+            Self::Lease => "lease",
         }
     }
 }
@@ -144,7 +147,7 @@ impl Problem {
                 );
                 let finding = Diagnostic::error(format!("a manifest has no table `{name}`"))
                     .mark(span, label)
-                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`, `[[island]]`");
+                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`, `[[lease]]`, `[[island]]`");
                 match elsewhere {
                     Some(table) => finding.help(format!("`{name}` is a key of `{table}`")),
                     None => finding,

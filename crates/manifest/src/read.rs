@@ -30,8 +30,9 @@ use wavelock_system::OwnLimits;
 pub(crate) const INDEX: &str = "{index}";
 
 /// The names of a manifest's tables.
-const TABLE_NAMES: [&str; 9] = [
-    "machine", "limits", "session", "channel", "template", "context", "profile", "grant", "island",
+const TABLE_NAMES: [&str; 10] = [
+    "machine", "limits", "session", "channel", "template", "context", "profile", "grant", "lease",
+    "island",
 ];
 
 /// Flags that override values of `[machine]`. The command line has checked their ranges.
@@ -64,6 +65,8 @@ pub enum ManifestValue {
     Context(u32, &'static str),
     /// A key of an island.
     Island(u32, &'static str),
+    /// A lease.
+    Lease(u32),
 }
 
 /// A manifest with what later checks need for their messages.
@@ -180,6 +183,7 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         contexts: Vec::new(),
         grants: Vec::new(),
         islands: Vec::new(),
+        leases: Vec::new(),
     };
     Read { manifest, source, warnings: Vec::new(), spans, overrides: overrides.clone() }
 }
@@ -891,6 +895,7 @@ impl<'s> Reader<'s, '_> {
             contexts: Vec::new(),
             grants: Vec::new(),
             islands: Vec::new(),
+            leases: Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, r
 use crate::errors::errors;
 use crate::functions::{HostImport, HostImports, HostKind, HostNumber};
 use crate::island::IslandSpec;
+use crate::lease::LeaseSpec;
 use crate::spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,15 +30,16 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
-/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder;
-/// islands.
+/// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; leases; a
+/// machine that is live; the longest gap of later modules; limits of sessions; functions of the
+/// embedder; islands.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const SHARING: u64 = 5;
 const MASKS: u64 = 6;
+const LEASES: u64 = 7;
 const LIVE: u64 = 8;
 const MOST_GAP: u64 = 9;
 const OWN_LIMITS: u64 = 10;
@@ -98,12 +100,15 @@ record! {
     }
     GrantSpec { session, grant }
     IslandSpec { name, members, path, memory_pages, period, deadline, bounds }
+    LeaseSpec {
+        name, session, context, lane, expires_frames, revocation, wakes, at_start,
+    }
     HostImports { name, version, functions }
     HostImport { module, name, kind, params, results, cost }
 }
 
 codes! {
-    Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied();
+    Grant: |code| [Grant::Control, Grant::Policy, Grant::Isolation].get(usize::from(code)).copied();
     CapOverrun: CapOverrun::from_code;
     Sharing: Sharing::from_code;
     HostKind: HostKind::from_code;
@@ -213,6 +218,10 @@ impl MachineSpec {
         }
         if !self.masks().is_empty() {
             (MASKS, self.masks()).write(&mut out);
+        }
+        if !self.leases.is_empty() {
+            Codec::write(&LEASES, &mut out);
+            self.leases.write(&mut out);
         }
         if self.live {
             Codec::write(&LIVE, &mut out);
@@ -376,6 +385,10 @@ impl MachineSpec {
                 MASKS => {
                     let masks: Vec<_> = Codec::read(input)?;
                     self.set_masks(&masks)
+                }
+                LEASES => {
+                    self.leases = Codec::read(input)?;
+                    !self.leases.is_empty()
                 }
                 LIVE => {
                     self.live = true;

@@ -91,6 +91,7 @@ mod functions;
 mod host;
 mod island;
 mod kill;
+mod lease;
 mod wasi;
 
 mod boundary;
@@ -132,6 +133,7 @@ pub use island::{
     Island, IslandMember, IslandRefusal, IslandSpec, IslandStage, IslandSummary, Need, PathTerm,
 };
 pub use kill::{KillRecord, KillRule};
+pub use lease::{LeaseCounts, LeaseError, LeaseSpec, LeaseSummary};
 pub use live::{
     GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,
     MOST_WAITING_INPUTS,

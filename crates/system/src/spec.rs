@@ -7,6 +7,7 @@
 use crate::authority::{ContextSpec, GrantSpec};
 use crate::functions::HostImports;
 use crate::island::IslandSpec;
+use crate::lease::LeaseSpec;
 use crate::load::can_park_or_watch;
 use crate::start::{LaterModule, most_gap};
 use alloc::string::String;
@@ -236,6 +237,8 @@ pub struct MachineSpec {
     pub grants: Vec<GrantSpec>,
     /// Islands, in manifest order.
     pub islands: Vec<IslandSpec>,
+    /// Leases of lanes that may be asked for, in manifest order.
+    pub leases: Vec<LeaseSpec>,
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
@@ -275,6 +278,7 @@ impl MachineSpec {
             contexts: Vec::new(),
             grants: Vec::new(),
             islands: Vec::new(),
+            leases: Vec::new(),
             deviations: Vec::new(),
             live: false,
             host: HostImports::default(),

@@ -7,6 +7,7 @@
 mod contexts;
 mod inversions;
 mod islands;
+mod leases;
 mod model;
 mod print;
 mod profile;
@@ -16,6 +17,7 @@ mod waves;
 pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
 pub use islands::{IslandRow, MemberRow};
+pub use leases::LeaseRow;
 pub use model::{
     CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow,
     DroppedRow, FORMAT, FaultRow, FunctionRow, KillRow, LISTED, LaneRow, LiveRow, Metric,

@@ -8,6 +8,7 @@
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
 use super::islands::IslandRow;
+use super::leases::LeaseRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -382,6 +383,9 @@ pub struct Summary {
     /// Counted sessions together: the instances of one `[[session]]` with `count`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub services: Vec<ServiceRow>,
+    /// Leases of the description; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub leases: Vec<LeaseRow>,
     /// Steals that took nothing because of a coroutine that may not move, if there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stuck_migrations: Option<StuckRow>,
