@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use wavelock_cli::manifest::{Key, LIMITS, TABLES, Takes};
 
 /// Number of manifests.
-const MANIFESTS: u64 = 400;
+const MANIFESTS: u64 = 600;
 
 /// Spawns on every lane it can, sends and receives, sleeps.
 const GUEST: &str = r#"(module
@@ -106,9 +106,16 @@ fn value(key: &Key, random: &mut Random) -> String {
                 ["[]", "[0]", "[7]", "[\"nowhere\"]"][random.below(4) as usize].to_owned()
             }
             "profile" => text("p0".to_owned()),
+            "context" => text(format!("x{}", random.below(2))),
+            "members" => format!("[\"s{}/x{}\"]", random.below(2), random.below(2)),
+            "wakes" | "path" => format!("[\"c{}\"]", random.below(3)),
+            "bounds" => "[]".to_owned(),
             "of" => {
-                let most = if random.one_in(9) { 3 } else { 2 };
-                text(["control", "policy", "nothing"][random.below(most) as usize].to_owned())
+                let most = if random.one_in(9) { 4 } else { 3 };
+                text(
+                    ["control", "policy", "isolation", "nothing"][random.below(most) as usize]
+                        .to_owned(),
+                )
             }
             _ => text(format!("n{}", random.below(4))),
         },
@@ -128,6 +135,8 @@ fn manifest(seed: u64) -> String {
             "[[channel]]" => ('c', 3 - u64::from(random.one_in(10))),
             "[[context]]" => ('x', if random.one_in(2) { random.below(3) } else { 0 }),
             "[[profile]]" => ('p', random.below(2)),
+            // Most values of their keys are refused, and then nothing runs.
+            "[[lease]]" | "[[island]]" | "[template]" => ('l', u64::from(random.one_in(8))),
             _ => ('g', random.below(2)),
         };
         for number in 0..count {

@@ -142,10 +142,16 @@ impl Plan for Spoiler {
     }
 }
 
+/// The refusal of a leased lane with another session. No planner can force it on a sound machine,
+/// whose sets and versions are checked first: it is about facts that contradict each other
+/// (`a_leased_lane_is_claimed_for_its_session_alone`, in `certify`).
+const LEASED_LANE: usize = 19;
+
 #[test]
 fn invalid_certificate_falls_back_to_one_step() {
+    assert_eq!(Refusal::NAMES[LEASED_LANE], "leased-lane");
     let expected: Vec<RunSummary> = (0..60).map(sequential).collect();
-    for code in 0..Refusal::KINDS {
+    for code in (0..Refusal::KINDS).filter(|code| *code != LEASED_LANE) {
         let mut refused = 0;
         for (seed, expected) in expected.iter().enumerate() {
             let spoiler = Spoiler { planner: Planner::default(), code, plans: 0, spoiled: 0 };

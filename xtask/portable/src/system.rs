@@ -8,8 +8,8 @@
 use wavelock_abi::{Cycles, Frame, Priority, SessionId, Weight};
 use wavelock_kernel::{FairSettings, Policy, PolicyKind};
 use wavelock_system::{
-    ContextSpec, Grant, GrantSpec, InputEvent, LoadError, MachineSpec, Placement, Recipient,
-    RunSummary, Sink, Span, World,
+    ContextSpec, Grant, GrantSpec, InputEvent, LeaseSpec, LoadError, MachineSpec, Placement,
+    Recipient, RunSummary, Sink, Span, World,
 };
 
 use crate::files::{self, Table, Value};
@@ -137,7 +137,7 @@ fn texts(value: &Value) -> Vec<String> {
 fn manifest(path: &str, other_policy: Option<&str>) -> MachineSpec {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let file = files::toml(path);
-    let known = ["machine", "limits", "session", "channel", "profile", "context", "grant"];
+    let known = ["machine", "limits", "session", "channel", "profile", "context", "grant", "lease"];
     let other = file.keys().find(|key| !known.contains(&key.as_str()));
     assert!(other.is_none(), "{path}: the table {other:?} is not read here");
     let mut spec = MachineSpec::new();
@@ -220,7 +220,7 @@ fn ports(
     numbered.map_while(|port| port).collect()
 }
 
-/// Contexts, from their own keys and those of their profile, and grants.
+/// Contexts, from their own keys and those of their profile, grants and leases.
 fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
     let session_named = |spec: &MachineSpec, table: &Table| {
         let name = table["session"].text();
@@ -256,8 +256,41 @@ fn add_time(spec: &mut MachineSpec, path: &str, file: &Table) {
         spec.contexts.push(ContextSpec { deadline, ..made });
     }
     for grant in files::tables(file, "grant") {
-        let of = if grant["of"].text() == "control" { Grant::Control } else { Grant::Policy };
+        let of = match grant["of"].text() {
+            "control" => Grant::Control,
+            "policy" => Grant::Policy,
+            "isolation" => Grant::Isolation,
+            other => panic!("{path}: the grant of {other} is not read here"),
+        };
         spec.grants.push(GrantSpec { session: session_named(spec, grant), grant: of });
+    }
+    for lease in files::tables(file, "lease") {
+        let session = session_named(spec, lease);
+        let context = spec.contexts.iter().position(|context| {
+            context.session == session && context.name == lease["context"].text()
+        });
+        let context = context.expect("a lease names a context of its session");
+        let mut made = LeaseSpec::new(lease["name"].text(), session, context);
+        for (key, value) in lease {
+            match key.as_str() {
+                "name" | "session" | "context" => {}
+                "wakes" => {
+                    let channel = |name: &String| {
+                        let mut channels = spec.channels.iter();
+                        channels.position(|channel| channel.name == *name)
+                    };
+                    made.wakes = texts(value).iter().filter_map(channel).collect();
+                    assert_eq!(
+                        made.wakes.len(),
+                        value.list().len(),
+                        "{path}: a wake is no channel"
+                    );
+                }
+                "requested" => made.at_start = value.text() == "at-start",
+                other => panic!("{path}: the key lease.{other} is not read here"),
+            }
+        }
+        spec.leases.push(made);
     }
 }
 
