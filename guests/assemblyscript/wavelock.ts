@@ -176,3 +176,9 @@ export function abort(message: string | null, file: string | null, line: u32, co
   note((file ? file : "?") + ":" + line.toString() + ":" + column.toString() + ": " + (message ? message : "abort") + "\n");
   unreachable();
 }
+
+// Leases: a lane for one coroutine alone, for sessions with `[[grant]] of = "isolation"`.
+@external("wavelock", "lease_request") export declare function leaseRequest(isolation: i32, ptr: usize, len: i32): i32;
+@external("wavelock", "lease_revoke") export declare function leaseRevoke(lease: i32): i32;
+/** Writes eight i64: state, reason, session, count, activation, end, cycles of the revocation, noise. */
+@external("wavelock", "lease_state") export declare function leaseState(lease: i32, ptr: usize): i32;

@@ -182,6 +182,16 @@ static inline const char *wl_code_name(int32_t code) {
   }
 }
 
+/* Leases: a lane for one coroutine alone, for sessions with `[[grant]] of = "isolation"`. */
+enum {
+  WL_LEASE_REQUESTED = 1, WL_LEASE_DRAINING, WL_LEASE_FLUSHING, WL_LEASE_ACTIVE, WL_LEASE_REVOKING, WL_LEASE_RELEASED, WL_LEASE_DENIED
+};
+/* `session` and `began` are -1 for none. */
+typedef struct { int64_t state, reason, session, count, began, ended, revocation, noise; } wl_lease;
+WL_IMPORT("lease_request") int32_t wl_lease_request(int32_t isolation, const char *name, int32_t length);
+WL_IMPORT("lease_revoke") int32_t wl_lease_revoke(int32_t lease);
+WL_IMPORT("lease_state") int32_t wl_lease_state(int32_t lease, wl_lease *state);
+
 #ifdef __cplusplus
 }
 #endif

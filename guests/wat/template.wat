@@ -62,6 +62,10 @@
   (import "wavelock" "weight" (func $weight (param $policy i32) (param $ref i64) (param $weight i32) (result i32)))
   (import "wavelock" "latency_class" (func $latency_class (param $policy i32) (param $ref i64) (param $class i32) (result i32)))
   (import "wavelock" "priority" (func $priority (param $policy i32) (param $ref i64) (param $priority i32) (result i32)))
+  ;; Leases: a lane for one coroutine alone, with the isolation capability; the state is eight i64 at $ptr.
+  (import "wavelock" "lease_request" (func $lease_request (param $isolation i32) (param $ptr i32) (param $len i32) (result i32)))
+  (import "wavelock" "lease_revoke" (func $lease_revoke (param $lease i32) (result i32)))
+  (import "wavelock" "lease_state" (func $lease_state (param $lease i32) (param $ptr i32) (result i32)))
 
   ;; The session's coroutines share memory, so each needs its own buffer to receive into. Here: strings at 0, the output line at 128, and from
   ;; 1024 on 8 bytes per child for its result.

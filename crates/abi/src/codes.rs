@@ -45,7 +45,7 @@ errnos! {
     Denied = -7, "EDENIED", "the session has no right to do this";
     Faulted = -8, "EFAULTED", "the coroutine waited for ended with a fault";
     Canceled = -9, "ECANCELED", "the coroutine waited for was canceled";
-    Revoked = -10, "EREVOKED", "the time lent with a call was revoked";
+    Revoked = -10, "EREVOKED", "what was lent or granted was revoked: the time of a call, a lease";
 }
 
 macro_rules! faults {

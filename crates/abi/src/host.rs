@@ -258,7 +258,7 @@ host_operations! {
         notes "Bytes beyond `log_bytes` of a frame are dropped and counted.";
     Capability = 29: WAVELOCK_MODULE "capability" (ptr: i32, len: i32) -> (i32) cost 24 + 0,
         "looks up the handle of a capability that the manifest granted",
-        notes "The name is `len` bytes at `ptr`: `control`, `policy`, or a context's name.",
+        notes "The name is `len` bytes at `ptr`: `control`, `policy`, `isolation`, or a context's name.",
         errors "EDENIED: nothing was granted under that name",
         needs "a `[[grant]]` or `[[context]]`";
     ContextCreate = 30: WAVELOCK_MODULE "context_create" (control: i32, ptr: i32) -> (i32) cost 2000 + 0,
@@ -344,6 +344,23 @@ host_operations! {
         errors "EINVAL: no such handle; EDENIED: another session owns the channel, another coroutine accepted the call, or not on the home lane; ECLOSED: closed and drained; EMSGSIZE: the next message is of another kind, it stays; ESTALE: no such call; ELIMIT: 1,024 calls have no reply yet",
         blocks "while there is no call that lends time",
         needs "to own the channel, on the session's home lane";
+    LeaseRequest = 45: WAVELOCK_MODULE "lease_request" (isolation: i32, ptr: i32, len: i32) -> (i32) cost 400 + 0,
+        "asks for a `[[lease]]` of the machine: a lane for one coroutine alone",
+        notes "The lease's name is `len` bytes at `ptr`. Returns the lease's handle once it is active.",
+        errors "EINVAL: no lease has that name, or not the isolation capability; ESTALE: no such handle; EAGAIN: its lane has a lease already; EDENIED: not on the home lane, or evidence was missing (an event says which); EREVOKED: it ended before it was active; ELIMIT: no room for a handle",
+        blocks "until the end of the wave in which the lease is active or denied",
+        needs "`[[grant]] of = \"isolation\"`";
+    LeaseRevoke = 46: WAVELOCK_MODULE "lease_revoke" (lease: i32) -> (i32) cost 120 + 0,
+        "ends a lease",
+        notes "Returns 0, also if it has ended already. On the leased lane it ends at once.",
+        errors "EINVAL: not a lease; ESTALE: no such handle; EDENIED: not on the home lane",
+        blocks "until the wave's end if the lease is of another lane",
+        needs "the handle that `lease_request` returned";
+    LeaseState = 47: WAVELOCK_MODULE "lease_state" (lease: i32, ptr: i32) -> (i32) cost 40 + 0,
+        "reads the state of a lease",
+        notes "Writes eight i64 at `ptr`: state, reason of its end or denial, the session in the way (-1 for none), a count, lane clock of its activation (-1 for none), lane clock of its end, cycles that its revocation took, operations of noise. Returns the state: 1 requested, 2 draining, 3 flushing, 4 active, 5 revoking, 6 released, 7 denied. Of another lane it is the state at the last wave's end.",
+        errors "EINVAL: not a lease; ESTALE: no such handle, or its lane has had another lease since; EDENIED: not on the home lane",
+        needs "the handle that `lease_request` returned";
     Park = 48: WAVELOCK_MODULE "park" () -> (i32) cost 16 + 0,
         "waits until another coroutine unparks this one",
         notes "Returns 0. Returns at once if it was unparked since it last parked: one such wake is kept, however many there were.",
@@ -514,6 +531,12 @@ impl HostOperation {
     #[must_use]
     pub const fn is_about_calls(self) -> bool {
         matches!(self, Self::Call | Self::Accept | Self::Reply | Self::Serve)
+    }
+
+    /// Whether it is about leases of lanes.
+    #[must_use]
+    pub const fn is_about_leases(self) -> bool {
+        matches!(self, Self::LeaseRequest | Self::LeaseRevoke | Self::LeaseState)
     }
 
     /// Whether it is about authority over time (`capability` to `latency_class`, and `priority`).

@@ -84,3 +84,12 @@ impl ContextRef {
         Self { slot, generation }
     }
 }
+
+/// A lease of a lane: each lane has one place for it. Guests have capability handles instead.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LeaseRef {
+    /// The lane.
+    pub lane: LaneId,
+    /// Which of its leases: each request that is accepted gets the next number.
+    pub generation: u32,
+}

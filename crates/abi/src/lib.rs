@@ -1,8 +1,8 @@
 //! The vocabulary that all Wavelock crates share: ids, units, error codes, costs, host operations.
 //!
 //! In reading order:
-//! - [`SessionId`], [`LaneId`], [`ChannelId`], [`CoroutineRef`], [`ContextRef`]: ids, with a
-//!   generation where they can outlive what they refer to;
+//! - [`SessionId`], [`LaneId`], [`ChannelId`], [`CoroutineRef`], [`ContextRef`], [`LeaseRef`]: ids,
+//!   with a generation where they can outlive what they refer to;
 //! - [`Cycles`], [`Frame`], [`Nanos`], [`Priority`], [`Weight`], [`LatencyClass`]: units;
 //! - [`Errno`], [`FaultCode`]: what a guest can handle, and what ends a coroutine;
 //! - [`SchedulerCosts`], [`HostOperation`]: what scheduler and host operations cost and do.
@@ -35,5 +35,5 @@ pub use cost::{
 pub use host::{
     GUEST_INTERFACE_VERSION, HostOperation, HostValue, Manual, WASI_MODULE, WAVELOCK_MODULE,
 };
-pub use ids::{ChannelId, ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
+pub use ids::{ChannelId, ContextRef, CoroutineName, CoroutineRef, LaneId, LeaseRef, SessionId};
 pub use units::{Cycles, Frame, LatencyClass, Nanos, Priority, Weight};

@@ -1167,19 +1167,23 @@ fn entry<T, R>(
     act(all.into_iter().nth(number).ok_or_else(|| Failure::no(what, number))?)
 }
 
+/// What sessions wrote in a frame.
+type Written = for<'a> fn(&'a FrameReport<'_>) -> &'a [(Session, Vec<u8>)];
+
 /// Writes one of the outputs or logs of the last report.
 fn written(
     machine: wavelock_handle,
-    list: impl FnOnce(&Machine) -> Option<(u32, Vec<u8>)>,
+    list: Written,
     (what, number): (&str, usize),
     session: *mut u32,
     (buffer, capacity, length): (*mut u8, usize, *mut usize),
 ) -> wavelock_code {
     enter(|| {
-        let found = with_machine(machine, |machine| Ok(list(machine)))?;
+        let found =
+            with_machine(machine, |machine| Ok(list(&machine.report()).get(number).cloned()))?;
         let (of, found) = found.ok_or_else(|| Failure::no(what, number))?;
         fill(&found, buffer, capacity, length)?;
-        optional(session, of)
+        optional(session, of.number())
     })
 }
 
@@ -1193,12 +1197,8 @@ pub unsafe extern "C" fn wavelock_output(
     capacity: usize,
     length: *mut usize,
 ) -> wavelock_code {
-    let list = |machine: &Machine| {
-        let report = machine.report();
-        let (of, bytes) = report.outputs().get(number)?;
-        Some((of.number(), bytes.clone()))
-    };
-    written(machine, list, ("output", number), session, (buffer, capacity, length))
+    let to = (buffer, capacity, length);
+    written(machine, |report| report.outputs(), ("output", number), session, to)
 }
 
 /// What a guest logged in the last frame: its session, and as many of its bytes as fit.
@@ -1211,12 +1211,8 @@ pub unsafe extern "C" fn wavelock_log(
     capacity: usize,
     length: *mut usize,
 ) -> wavelock_code {
-    let list = |machine: &Machine| {
-        let report = machine.report();
-        let (of, bytes) = report.logs().get(number)?;
-        Some((of.number(), bytes.clone()))
-    };
-    written(machine, list, ("log", number), session, (buffer, capacity, length))
+    let to = (buffer, capacity, length);
+    written(machine, |report| report.logs(), ("log", number), session, to)
 }
 
 /// A session that ended in the last frame, and how (the numbers of `wavelock_usage`).

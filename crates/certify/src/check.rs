@@ -148,6 +148,15 @@ pub enum Refusal {
         /// Sessions of the group.
         actual: u32,
     },
+    /// A group claims a session for a leased lane that another has to itself.
+    LeasedLane {
+        /// The lane.
+        lane: LaneId,
+        /// The session that has it.
+        holder: SessionId,
+        /// The session that is claimed.
+        session: SessionId,
+    },
     /// A pick is of a session of another group.
     PickSession {
         /// The group.
@@ -168,7 +177,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Number of codes.
-    pub const KINDS: usize = 19;
+    pub const KINDS: usize = 20;
 
     /// Its code, for counting refusals by reason. Codes are stable: a new reason gets the next
     /// one.
@@ -194,6 +203,7 @@ impl Refusal {
             Self::Unclaimed { .. } => 16,
             Self::OtherSession { .. } => 17,
             Self::SessionCount { .. } => 18,
+            Self::LeasedLane { .. } => 19,
         }
     }
 
@@ -218,6 +228,7 @@ impl Refusal {
         "unclaimed",
         "other-session",
         "session-count",
+        "leased-lane",
     ];
 }
 
@@ -311,6 +322,11 @@ impl fmt::Display for Refusal {
                 f,
                 "the group of lane {} claims {found} sessions, the machine has {actual} in it",
                 group.0
+            ),
+            Self::LeasedLane { lane, holder, session } => write!(
+                f,
+                "session {} is claimed for lane {}, which session {} has to itself by a lease",
+                session.0, lane.0, holder.0
             ),
             Self::PickLane { group, lane } => write!(
                 f,
@@ -447,6 +463,7 @@ impl Checker {
                 check_sessions(group, sets, facts)?;
             }
             self.check_versions(group, claim, facts)?;
+            self.check_leases(group, claim, facts)?;
             let actual = claim.lanes.iter().fold(0u64, |sum, lane| {
                 sum.wrapping_add(facts.lanes[usize::from(lane.0)].ready_digest)
             });
@@ -570,6 +587,23 @@ impl Checker {
                     actual,
                     accepted,
                 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a leased lane has the session of its lease and no other. The sets may have been
+    /// accepted before the lease began, so they are looked at again.
+    fn check_leases(&self, group: LaneId, claim: &Claim, facts: &Facts<'_>) -> Result<(), Refusal> {
+        let accepted = self.accepted[usize::from(group.0)].as_ref();
+        for &lane in &claim.lanes {
+            let Some(holder) = facts.lanes.get(usize::from(lane.0)).and_then(|lane| lane.leased)
+            else {
+                continue;
+            };
+            let mut sessions = accepted.iter().flat_map(|(_, sets)| &sets.sessions);
+            if let Some(&session) = sessions.find(|&&session| session != holder) {
+                return Err(Refusal::LeasedLane { lane, holder, session });
             }
         }
         Ok(())

@@ -15,7 +15,8 @@
 //!
 //! Law: only [`Checker::check`] makes a [`CheckedWave`], and nothing runs in parallel without one.
 //! An accepted certificate claims groups as the machine has them, whole and with their sessions,
-//! and every group with work.
+//! and every group with work. On a leased lane it claims the session that has the lane, and no
+//! other.
 //!
 //! ```
 //! use wavelock_abi::{LaneId, SessionId};
@@ -37,6 +38,7 @@
 //!     group,
 //!     sessions: 1,
 //!     has_work: true,
+//!     leased: None,
 //! });
 //! let facts =
 //!     Facts { wave: 4, span: Span::Cycles(100_000), lanes: &lanes, sessions: &sessions };
@@ -59,7 +61,7 @@ use wavelock_abi::{ChannelId, CoroutineRef, LaneId, SessionId};
 
 /// Version of the certificate format and of the facts recorded with a certificate. Other versions
 /// are refused.
-pub const CERTIFICATE_VERSION: u32 = 2;
+pub const CERTIFICATE_VERSION: u32 = 3;
 
 /// The length of a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +141,8 @@ pub struct LaneFacts {
     pub sessions: u32,
     /// Whether its group has something to run.
     pub has_work: bool,
+    /// The session that has the lane to itself, if it is leased.
+    pub leased: Option<SessionId>,
 }
 
 /// The machine's report about itself, independent of the planner.

@@ -15,7 +15,8 @@ const LANES: [LaneFacts; 4] =
 const SESSIONS: [LaneId; 4] = [LaneId(0), LaneId(0), LaneId(2), LaneId(3)];
 
 const fn lane(ready_digest: u64, group: u16, sessions: u32, has_work: bool) -> LaneFacts {
-    LaneFacts { ready_digest, set_version: 1, group: LaneId(group), sessions, has_work }
+    let (set_version, group) = (1, LaneId(group));
+    LaneFacts { ready_digest, set_version, group, sessions, has_work, leased: None }
 }
 
 fn facts() -> Facts<'static> {
@@ -104,6 +105,7 @@ fn each_rule_can_refuse() {
         refusal(|certificate| drop(certificate.claims.pop())),
         refusal(|certificate| sets(certificate, 1, |sets| sets.sessions.push(SessionId(3)))),
         refusal(|certificate| sets(certificate, 0, |sets| sets.sessions.retain(|one| one.0 > 0))),
+        leased(SessionId(0)).expect_err("lane 2 has session 2"),
     ];
     for (code, refusal) in refusals.iter().enumerate() {
         assert_eq!(refusal.code(), code, "{refusal}");
@@ -138,6 +140,29 @@ fn each_rule_can_refuse() {
         }
     );
     assert_eq!(refusals[18], Refusal::SessionCount { group: LaneId(0), found: 1, actual: 2 });
+    let (lane, holder, session) = (LaneId(2), SessionId(0), SessionId(2));
+    assert_eq!(refusals[19], Refusal::LeasedLane { lane, holder, session });
+}
+
+/// Lane 2 is leased to a session after its group's sets were accepted.
+fn leased(holder: SessionId) -> Result<u32, Refusal> {
+    let mut checker = Checker::new(4, 4);
+    assert!(checker.check(&valid(), &facts()).is_ok(), "nothing is leased");
+    let mut later = valid();
+    later.claims.iter_mut().for_each(|claim| claim.sets = None);
+    let mut lanes = LANES;
+    lanes[2].leased = Some(holder);
+    checker.check(&later, &Facts { lanes: &lanes, ..facts() }).map(|wave| wave.groups())
+}
+
+#[test]
+fn a_leased_lane_is_claimed_for_its_session_alone() {
+    assert_eq!(leased(SessionId(2)), Ok(2));
+    let refused = leased(SessionId(0)).expect_err("another session has the lane");
+    assert_eq!(
+        refused.to_string(),
+        "session 2 is claimed for lane 2, which session 0 has to itself by a lease"
+    );
 }
 
 /// Neither a certificate without claims nor one that splits a group, each half with sessions of its

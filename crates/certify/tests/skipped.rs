@@ -182,6 +182,7 @@ fn certificate(
             group,
             sessions: sessions.len() as u32,
             has_work,
+            leased: None,
         }));
     }
     let mut claims: Vec<Claim> = Vec::new();

@@ -133,7 +133,7 @@ fn long(folder: &Path, frames: u64) {
     let inputs = talk.join().expect("no panic");
     println!(
         "{frames} frames with {inputs} inputs in {seconds:.0} s, {} CPU ns a frame; KiB resident, \
-         then growth by tenth: {rows:?}",
+         then growth by part: {rows:?}",
         nanoseconds / frames
     );
 }

@@ -4,6 +4,7 @@
 //! Elsewhere: what the arguments mean together with files (the second stage) is in the module of
 //! each command.
 
+use crate::control::{CtlArguments, ServeArguments};
 use crate::live::Address;
 use crate::manifest::{MOST_CYCLES, MOST_LANES, Overrides, Policy, grouped};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -67,6 +68,10 @@ pub enum Command {
     Lab(LabArguments),
     /// Convert a trace for Perfetto or a flame graph
     Export(ExportArguments),
+    /// Host many machines in one process, controlled over HTTP
+    Serve(ServeArguments),
+    /// Control the machines of a `wavelock serve`
+    Ctl(CtlArguments),
     /// Print shell completions
     Completions(CompletionArguments),
     /// Print the man page of wavelock or of one of its commands
@@ -705,7 +710,7 @@ const TRACE_OR_MACHINE: &str = "A trace, a manifest (.toml), or a module (.wasm,
 const MOST_MEBIBYTES: u64 = u64::MAX >> 20;
 
 /// An integer in a range, in decimal or after `0x`, with `_` between digits as in manifests.
-fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
+pub(crate) fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let digits = text.replace('_', "");
     let value = match digits.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),

@@ -22,6 +22,7 @@
 
 mod arguments;
 mod commands;
+mod control;
 mod diagnostic;
 mod exit;
 mod failure;

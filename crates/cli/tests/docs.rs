@@ -116,12 +116,16 @@ fn guest_interface_sections() -> Vec<Section> {
     const PAGE: &str = "guest-interface.md";
     let wasi = |operation: &HostOperation| operation.module() == WASI_MODULE;
     type Choice<'a> = &'a dyn Fn(&HostOperation) -> bool;
-    let groups: [(&'static str, Choice<'_>); 4] = [
+    let groups: [(&'static str, Choice<'_>); 5] = [
         ("wasi", &wasi),
         ("calls", &|operation| operation.is_about_calls()),
         ("time", &|operation| operation.is_about_time()),
+        ("leases", &|operation| operation.is_about_leases()),
         ("wavelock", &|operation| {
-            !wasi(operation) && !operation.is_about_calls() && !operation.is_about_time()
+            !wasi(operation)
+                && !operation.is_about_calls()
+                && !operation.is_about_time()
+                && !operation.is_about_leases()
         }),
     ];
     let mut listed = 0;

@@ -98,6 +98,9 @@ fn show(manifest: &Manifest) -> String {
             grant.grant, manifest.sessions[grant.session.0 as usize].name
         );
     }
+    for island in &manifest.islands {
+        let _ = writeln!(text, "{island:?}");
+    }
     text
 }
 

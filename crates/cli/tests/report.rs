@@ -108,6 +108,7 @@ fn sample() -> Report {
             },
             sessions: vec![session("worker.0", 1_500_000), session("worker.1", 2_500_000)],
             lanes: Vec::new(),
+            leases: Vec::new(),
             stuck_migrations: None,
             services: Vec::new(),
             trace_bytes: None,
@@ -193,6 +194,7 @@ fn sample() -> Report {
             behind: vec!["worker.1/3.1".to_owned()],
             donation: "a call instead of a wait would lend context steady".to_owned(),
         }],
+        islands: Vec::new(),
         contexts_not_kept: 0,
     }
 }

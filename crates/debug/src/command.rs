@@ -16,7 +16,8 @@ channels [SESSION]   list channels           memory SESSION ADDRESS [LENGTH]
 why COROUTINE        why it runs next or not events               events of the last step
 lanes                next coroutine of each  contexts             budgets and their holders
 caps                 caps of sessions        where                the position in the run
-screen               overview                help, quit
+screen               overview                leases               leases of lanes
+help, quit
 A coroutine is session/slot or session/slot.generation; an empty line repeats the last command.
 ";
 
@@ -50,6 +51,7 @@ const WORDS: &[&str] = &[
     "why",
     "contexts",
     "caps",
+    "leases",
     "events",
     "lanes",
     "where",
@@ -149,6 +151,8 @@ pub enum Command {
     Contexts,
     /// Caps of sessions.
     Caps,
+    /// Leases of lanes.
+    Leases,
     /// Why a coroutine runs next, or not.
     Why(String),
     /// The events of the last step.
@@ -214,6 +218,7 @@ impl Command {
             ["why", coroutine] => Self::Why((*coroutine).into()),
             ["contexts"] => Self::Contexts,
             ["caps"] => Self::Caps,
+            ["leases"] => Self::Leases,
             ["events"] => Self::Events,
             ["lanes"] => Self::Lanes,
             ["where"] => Self::Where,
@@ -274,6 +279,7 @@ mod tests {
             "why main/0.1",
             "contexts",
             "caps",
+            "leases",
             "events",
             "lanes",
             "where",

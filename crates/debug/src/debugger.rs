@@ -220,6 +220,7 @@ impl<R: Read + Seek> Debugger<R> {
             },
             Command::Contexts => self.before_next_step(Self::contexts)?,
             Command::Caps => self.before_next_step(Self::caps)?,
+            Command::Leases => self.before_next_step(Self::leases)?,
             Command::Events => self.events(),
             Command::Lanes => self.before_next_step(Self::lanes)?,
             Command::Where => self.place(),
@@ -558,6 +559,12 @@ impl<R: Read + Seek> Debugger<R> {
     }
 
     /// Every cap and its account.
+    fn leases(&self) -> String {
+        let all = self.world().leases();
+        let lines = all.iter().map(|lease| words::lease(self.world(), lease) + "\n");
+        if all.is_empty() { "no leases\n".to_owned() } else { lines.collect() }
+    }
+
     fn caps(&self) -> String {
         let all = self.world().caps();
         let mut text = String::new();

@@ -13,7 +13,7 @@ use wavelock_abi::{ContextRef, CoroutineName, CoroutineRef, LaneId, SessionId};
 use wavelock_kernel::ContextPhase;
 use wavelock_kernel::context::Refill;
 use wavelock_replay::{Timeline, TimelineError};
-use wavelock_system::{ContextSummary, World};
+use wavelock_system::{ContextSummary, MachineSpec, World};
 use wavelock_trace::Event;
 
 /// Number of steps that are run again to collect recent events.
@@ -91,6 +91,11 @@ pub(crate) fn describe(world: &World, lane: u16, event: &Event<'_>) -> String {
             // reused.
             None => context_name(world, lane, ContextRef::new(slot as u32, 0), None),
         };
+    if let Event::Lease { lease, .. } | Event::Noise { lease, .. } = *event {
+        let name = world.spec().leases.get(lease as usize);
+        let name = name.map_or_else(|| format!("lease {lease}"), |of| format!("lease {}", of.name));
+        return wavelock_view::lease(event, &name, &session);
+    }
     wavelock_view::describe(event, &session, &|slot| format!("context {}", context(slot)))
 }
 
@@ -240,7 +245,9 @@ pub(crate) fn lately<R: Read + Seek>(
         let step = timeline.position().step.saturating_sub(1);
         for part in timeline.happened() {
             let lane = part.lane.unwrap_or(0);
-            for event in part.events().flatten().filter(|event| concerns(event, name)) {
+            let spec = timeline.world().spec();
+            let is_own = |event: &Event<'_>| concerns(event, name) || leases(event, name, spec);
+            for event in part.events().flatten().filter(is_own) {
                 let mut line = format!("step {step}: {}", describe(timeline.world(), lane, &event));
                 if let (Event::Deny { .. }, Some(reason)) =
                     (&event, timeline.world().last_refusal(LaneId(lane)))
@@ -256,6 +263,18 @@ pub(crate) fn lately<R: Read + Seek>(
     }
     timeline.seek_step(here)?;
     Ok(told.into())
+}
+
+/// Whether an event concerns a lease of a coroutine's session, or was denied because of it.
+fn leases(event: &Event<'_>, name: CoroutineName, spec: &MachineSpec) -> bool {
+    let own = |lease: u64| {
+        spec.leases.get(lease as usize).is_some_and(|lease| lease.session == name.session)
+    };
+    match *event {
+        Event::Lease { lease, session, .. } => own(lease) || session == u64::from(name.session.0),
+        Event::Noise { lease, .. } => own(lease),
+        _ => false,
+    }
 }
 
 /// Whether an event concerns the context of a coroutine, or the cap of its session.

@@ -14,7 +14,7 @@ use wavelock_abi::{CoroutineName, CoroutineRef, LaneId, SessionId};
 use wavelock_kernel::{BlockReason, Candidate, CapOverrun, Ledger, State};
 use wavelock_replay::{Position, Timeline, TimelineError};
 use wavelock_system::{
-    CapSummary, CoroutineLook, KillRule, Presence, Stage, WaitTarget, Waiting, World,
+    CapSummary, CoroutineLook, KillRule, LeaseSummary, Presence, Stage, WaitTarget, Waiting, World,
 };
 
 /// Maximum number of listed candidates and holders; the rest are counted.
@@ -125,6 +125,8 @@ pub struct Why {
     pub next_wake: Option<String>,
     /// The context it holds or has lent.
     pub context: Option<ContextRow>,
+    /// The leases of its lane and of its session, each in a sentence.
+    pub leases: Vec<String>,
     /// Recent events of its context, oldest first.
     pub lately: Vec<String>,
 }
@@ -146,6 +148,18 @@ pub fn why<R: Read + Seek>(
     answer.lately = time::lately(timeline, name)?;
     here.return_to(timeline)?;
     Ok(answer)
+}
+
+/// What there is to say of the leases that concern a coroutine: those of its session, and those of
+/// the lane that it is on.
+fn leases(world: &World, name: CoroutineName) -> Vec<String> {
+    let lane = world.look(name).map(|look| look.lane);
+    let concerns = |lease: &&LeaseSummary| {
+        lease.session == name.session
+            || Some(lease.lane) == lane
+            || lease.state.and_then(|state| state.missing?.session) == Some(name.session.0)
+    };
+    world.leases().iter().filter(concerns).map(|lease| words::lease(world, lease)).collect()
 }
 
 /// A position to return to.
@@ -214,6 +228,7 @@ fn explain(world: &World, position: Position, name: CoroutineName) -> Why {
         inversion: None,
         next_wake: None,
         context: time::context_of(world, name),
+        leases: leases(world, name),
         lately: Vec::new(),
     };
     let Some(look) = world.look(name) else {
@@ -397,6 +412,10 @@ fn target(world: &World, waiting: &Waiting) -> String {
         },
         WaitTarget::Unpark(_) => "an unpark".into(),
         WaitTarget::Session(id) => format!("the end of session {}", named(*id)),
+        WaitTarget::Lease(lease) => match world.leases().get(*lease) {
+            Some(lease) => format!("lease {} of lane {}", lease.name, lease.lane.0),
+            None => "a lease".into(),
+        },
     }
 }
 
@@ -414,7 +433,7 @@ pub(crate) fn holders(world: &World, waiting: &Waiting) -> Vec<CoroutineName> {
     };
     let mut sessions: Vec<SessionId> = match &waiting.target {
         WaitTarget::Coroutine(name) => return vec![*name],
-        WaitTarget::Input | WaitTarget::Reply(_) => return Vec::new(),
+        WaitTarget::Input | WaitTarget::Reply(_) | WaitTarget::Lease(_) => return Vec::new(),
         WaitTarget::Unpark(session) | WaitTarget::Session(session) => vec![*session],
         WaitTarget::Channel(id)
             if matches!(waiting.reason, BlockReason::ChannelSend | BlockReason::Reply) =>
@@ -520,6 +539,9 @@ impl Why {
         }
         if let Some(context) = &self.context {
             text.push_str(&context.lines());
+        }
+        for line in &self.leases {
+            let _ = writeln!(text, "  lease      {line}");
         }
         for line in &self.lately {
             let _ = writeln!(text, "  lately     {line}");

@@ -3,10 +3,10 @@
 
 use wavelock_abi::Cycles;
 use wavelock_kernel::{
-    Because, CapOverrun, CapState, DecisionKey, FairKey, Ledger, Policy, PriorityRule, Sharing,
-    State,
+    Because, CapOverrun, CapState, DecisionKey, FairKey, LeasePhase, Ledger, Policy, PriorityRule,
+    Sharing, State,
 };
-use wavelock_system::{CapSummary, KillRecord, KillRule};
+use wavelock_system::{CapSummary, KillRecord, KillRule, LeaseSummary, World};
 
 /// What a session has used of its cap on a lane, in words.
 pub(crate) fn cap_text(cap: &CapSummary) -> String {
@@ -178,4 +178,47 @@ pub(crate) fn ledger(ledger: &Ledger) -> String {
         ledger.migrations,
         ledger.steals,
     )
+}
+
+/// A lease in a sentence: its state, since when, and why it was denied or ended.
+pub(crate) fn lease(world: &World, lease: &LeaseSummary) -> String {
+    let named = |session: u32| {
+        let session = world.spec().sessions.get(session as usize);
+        session.map_or_else(|| "?".to_owned(), |session| session.name.clone())
+    };
+    let (name, lane) = (&lease.name, lease.lane.0);
+    let Some(state) = lease.state else {
+        return format!("{name} of lane {lane} was not asked for");
+    };
+    match (state.phase, state.missing, state.ended) {
+        (LeasePhase::Denied, Some(missing), _) => {
+            let session = missing.session.map(named);
+            let evidence = missing.evidence as u64;
+            let why = wavelock_view::missing_evidence(
+                evidence,
+                session.as_deref(),
+                missing.count,
+                missing.until,
+            );
+            format!("{name} of lane {lane} denied: {why}")
+        }
+        (LeasePhase::Revoking | LeasePhase::Released, _, Some(end)) => format!(
+            "{name} of lane {lane} has ended: {} (after {} of at most {} cycles)",
+            end.meaning(),
+            state.latency().0,
+            state.bound.0
+        ),
+        (LeasePhase::Active, ..) => {
+            let until = state
+                .expires
+                .map_or_else(String::new, |frame| format!(", until frame {} starts", frame.0));
+            format!(
+                "{name}: lane {lane} runs {} alone since cycle {}{until}; noise {}",
+                named(state.session),
+                state.began.unwrap_or_default().0,
+                lease.noise
+            )
+        }
+        (phase, ..) => format!("{name} of lane {lane} is {}: {}", phase.name(), phase.meaning()),
+    }
 }

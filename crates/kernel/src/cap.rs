@@ -561,6 +561,7 @@ impl Lane {
             return;
         }
         self.book(SchedulerOperation::Refill);
+        self.caused_by_session(session, SchedulerOperation::Refill);
         let event = self.caps.accounts[at].event(self.clock, CapEventKind::Refilled);
         self.caps.note(event);
         if was_demoted {

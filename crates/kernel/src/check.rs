@@ -18,7 +18,9 @@
 //! 9. Cache: it is what [`Lane::refresh`] derives.
 //! 10. Caps: the coroutines of a session are held by its cap, or in the background, exactly while
 //!     it is spent.
-//! 11. Sessions: each list holds exactly the records of its session, and the table is ascending.
+//! 11. Leases: the holder lives and has its context; on an active lease's lane it is alone, the
+//!     fair server is off, and there is no overhead that it did not cause.
+//! 12. Sessions: each list holds exactly the records of its session, and the table is ascending.
 
 use crate::context::{ContextPhase, Payer};
 use crate::digest::mix;
@@ -72,6 +74,7 @@ impl Lane {
         self.check_fair()?;
         self.check_tier()?;
         self.check_caps()?;
+        self.check_lease()?;
         holds("the cache is derived from the lane", 0, self.cache == self.derive_cache())?;
         equal("clock = charged + overhead + idle", 0, self.clock, self.totals().total().0)
     }

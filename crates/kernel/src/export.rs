@@ -13,6 +13,7 @@ use crate::counters::Tally;
 use crate::fair::{FairLane, FairSessionState, FairState};
 use crate::heap::{self, ByArrival};
 use crate::lane::{Inheritance, Lane, LaneSettings, WaveEnd};
+use crate::lease::LeaseState;
 use crate::ledger::{LaneTotals, Ledger};
 use crate::policy::Policy;
 use crate::record::{NIL, Place};
@@ -126,6 +127,8 @@ pub struct LaneState {
     pub contexts: Option<TierState>,
     /// The accounts of capped sessions, ascending by session.
     pub caps: Vec<CapState>,
+    /// The lease, if the lane has a place for one.
+    pub lease: Option<LeaseState>,
 }
 
 /// Why plain data is not a lane.
@@ -155,6 +158,8 @@ pub enum RebuildRefused {
     Contexts,
     /// The accounts of capped sessions are not accounts of this lane.
     Caps,
+    /// The lease is none of this lane.
+    Lease,
     /// The host has no memory.
     Memory(Refusal),
     /// An invariant does not hold.
@@ -173,6 +178,7 @@ impl fmt::Display for RebuildRefused {
             Self::Fair => write!(f, "the fair queue is missing, not wanted, or not one"),
             Self::Contexts => write!(f, "contexts that are none of this lane"),
             Self::Caps => write!(f, "caps that no lane has"),
+            Self::Lease => write!(f, "a lease that no lane has"),
             Self::Memory(_) => write!(f, "the host has no memory for it"),
             Self::Invariant(Violation { rule, slot, found, expected }) => {
                 write!(f, "{rule} (slot {slot}): {found} where {expected} should be")
@@ -230,6 +236,7 @@ impl Lane {
             fair_sessions: self.fair.as_ref().and_then(|fair| fair.export_sessions()),
             contexts: self.tier.as_ref().map(|tier| tier.export()),
             caps: self.caps().to_vec(),
+            lease: self.lease().copied(),
         }
     }
 
@@ -287,6 +294,9 @@ impl Lane {
         lane.restore_tier(state)?;
         if !lane.restore_caps(&state.caps) {
             return Err(RebuildRefused::Caps);
+        }
+        if !lane.restore_lease(state.lease) {
+            return Err(RebuildRefused::Lease);
         }
         lane.restore_queues(state);
         lane.check().map_err(RebuildRefused::Invariant)?;

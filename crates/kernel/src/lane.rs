@@ -366,9 +366,10 @@ impl Lane {
     /// Publishes a coroutine: ready, at the tail of its class.
     ///
     /// # Errors
-    /// No room was reserved for it or its session.
+    /// No room was reserved for it or its session, or the lane is leased.
     #[inline]
     pub fn spawn(&mut self, spawn: Spawn) -> Result<CoroutineRef, Refusal> {
+        self.admits_spawn()?;
         self.sessions.admit(spawn.tag.session())?;
         let reference = self.slab.allocate(&spawn)?;
         self.sessions.add(&mut self.slab, reference.slot);
@@ -665,6 +666,7 @@ impl Lane {
 
     pub(crate) fn end(&mut self, slot: u32, how: Place) -> Stopped {
         if self.tier.is_some() {
+            self.lease_loses(slot);
             self.leave_contexts(slot);
         }
         self.retire_entity(slot);

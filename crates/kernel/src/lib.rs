@@ -24,6 +24,8 @@
 //! moves it. When no lane can continue ([`Population::is_stalled`]), [`find_deadlock`] returns who
 //! waits for whom.
 //!
+//! Leases: [`Lane::request_lease`] to [`Lane::release_lease`] give one coroutine the lane.
+//!
 //! Inspection: [`Lane::explain`] explains the next pick, [`Lane::counters`] counts,
 //! [`Lane::export`] copies a lane to plain data, from which [`Lane::rebuild`] makes a lane.
 //! [`Lane::set_deviations`] replaces picks of the policy. Bounds and details: docs/scheduler.md.
@@ -75,6 +77,7 @@ mod policy;
 mod cap;
 mod deviate;
 mod lane;
+mod lease;
 mod queue;
 mod read;
 mod switch;
@@ -107,6 +110,7 @@ pub use explain::{Because, Candidate, DecisionKey, Explanation};
 pub use export::{LaneState, PreferredState, RebuildRefused, RecordState};
 pub use fair::{FairKey, FairSettings, Share, Sharing};
 pub use lane::{Lane, LaneSettings, Next, Population, Reservation, Running};
+pub use lease::{Evidence, LeaseEnd, LeasePhase, LeaseRefusal, LeaseRequest, LeaseState, Missing};
 pub use ledger::{FrameRow, LaneTotals, Ledger};
 pub use migrate::{MigrationStuck, MoveBan, MoveKind, RunnableSession, find_steal};
 pub use policy::{Policy, PolicyKind, PriorityRule};

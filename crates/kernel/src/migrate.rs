@@ -234,7 +234,7 @@ impl Lane {
     ///
     /// # Errors
     /// The session has no coroutine here; one of them is in a slice, or holds or lends a context;
-    /// or the other lane has no room. Then nothing has moved.
+    /// or the other lane has no room or is leased. Then nothing has moved.
     pub fn move_session(
         &mut self,
         session: u32,
@@ -247,6 +247,7 @@ impl Lane {
         if self.in_slice && self.slab.hot(self.current).tag.session() == session {
             return Err(Refusal::InSlice { reference: self.slab.reference(self.current) });
         }
+        to.admits_session()?;
         to.room_for(session, list.count)?;
         self.room_for_cap(session, to)?;
         self.session(session).try_for_each(|(member, _)| self.may_move(member.slot))?;
@@ -274,6 +275,16 @@ impl Lane {
             each(migrant.hot.tag, to.unpack(migrant, kind));
         }
         Ok(list.count)
+    }
+
+    /// Moves what a session without coroutines still has here: the account of its cap.
+    ///
+    /// # Errors
+    /// The other lane has no room for it.
+    pub fn move_account(&mut self, session: u32, to: &mut Self) -> Result<(), Refusal> {
+        self.room_for_cap(session, to)?;
+        self.move_cap(session, to);
+        Ok(())
     }
 
     /// The session that this lane offers in a round; the rule is in the header of this file. `ban`

@@ -100,6 +100,7 @@ refusals! {
         NoRoom { need: u32, room: u32 }, "{need} coroutines would move; the target lane has room for {room}";
         NoRoomForCap { session: u32, room: u32 }, "session {session} has a cap; the target lane has room for {room} caps, all taken";
         Cap { budget: Cycles, least: Cycles, period_frames: u64 }, "a cap of {budget} cycles per {period_frames} frames cannot be set: it needs at least {least} cycles and 1 frame, and an account that is not used up";
+        Leased { lane: LaneId }, "lane {lane} is leased: it runs the holder of its lease and nothing else";
         HoldsContext { reference: CoroutineRef }, "{reference} holds or lends a context, and contexts do not move to another lane";
     }
 }

@@ -64,6 +64,7 @@ impl Lane {
 
     fn wake_sleeper(&mut self, slot: u32) {
         self.book(SchedulerOperation::Timer);
+        self.caused_by(slot, SchedulerOperation::Timer);
         self.tally.wakes[WakeSource::Timer as usize] += 1;
         let _ = self.arrive(slot, Entrance::Wake);
     }

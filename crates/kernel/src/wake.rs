@@ -42,6 +42,7 @@ impl Lane {
         self.counts.blocked -= 1;
         self.book(SchedulerOperation::Wake);
         self.tally.wakes[source as usize] += 1;
+        self.caused_by(slot, SchedulerOperation::Wake);
         let _ = self.arrive(slot, Entrance::Wake);
         Ok(())
     }
@@ -109,6 +110,7 @@ impl Lane {
         if hot.held.is_empty() && hot.place == Place::Throttled {
             self.counts.throttled -= 1;
             self.book(SchedulerOperation::Wake);
+            self.caused_by(slot, SchedulerOperation::Wake);
             self.tally.wakes[WakeSource::Release as usize] += 1;
             let _ = self.enqueue(slot, Entrance::Return);
         }
@@ -189,6 +191,7 @@ impl Lane {
             self.preferred = None;
         }
         if self.tier.is_some() {
+            self.lease_loses(slot);
             self.leave_contexts(slot);
         }
         self.sessions.remove(&mut self.slab, slot);

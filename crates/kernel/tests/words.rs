@@ -41,7 +41,8 @@ fn after(refusal: Refusal) -> Option<Refusal> {
         R::NoRoomForCap { .. } => {
             R::Cap { budget: Cycles(51), least: Cycles(52), period_frames: 53 }
         }
-        R::Cap { .. } => R::HoldsContext { reference: COROUTINE },
+        R::Cap { .. } => R::Leased { lane: LANE },
+        R::Leased { .. } => R::HoldsContext { reference: COROUTINE },
         R::HoldsContext { .. } => return None,
     })
 }

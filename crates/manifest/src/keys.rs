@@ -622,13 +622,115 @@ pub(crate) const GRANT_SESSION: Key =
     Key::other("session", "session name", "", "the session that receives it");
 pub(crate) const GRANT_OF: Key = Key::other(
     "of",
-    "`\"control\"`, `\"policy\"`",
+    "`\"control\"`, `\"policy\"`, `\"isolation\"`",
     "",
-    "`control`: it may create contexts on its home lane; `policy`: it may change weights, classes and priorities of its coroutines",
+    "`control`: it may create contexts on its home lane; `policy`: it may change weights, classes and priorities of its coroutines; `isolation`: it may ask for the machine's leases and end them",
 );
 
 /// `[[grant]]`.
 pub(crate) const GRANT: &[Key] = &[GRANT_SESSION, GRANT_OF];
+
+pub(crate) const ISLAND_NAME: Key =
+    Key::other("name", "letters, digits, `_`, `-`, `.`", "", "unique; for reports");
+pub(crate) const ISLAND_MEMBERS: Key = Key::other(
+    "members",
+    "list of `SESSION/CONTEXT`",
+    "",
+    "the contexts of its members, each of another session, all with the island's period",
+);
+pub(crate) const ISLAND_PATH: Key = Key::other(
+    "path",
+    "list of channel names",
+    "none",
+    "the channels between its members; only members may be wired to them",
+);
+pub(crate) const ISLAND_PAGES: Key = Key::optional_number(
+    "memory_pages",
+    0,
+    1 << 32,
+    "pages that the memories of all members may have together at their maximum",
+);
+pub(crate) const ISLAND_PERIOD: Key =
+    Key::optional_number("period_cycles", 1, MOST_CYCLES, "its period; required");
+pub(crate) const ISLAND_DEADLINE: Key = Key::optional_number(
+    "deadline_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles from the release of the first member of a path to the end of the last; without it, the period",
+);
+pub(crate) const ISLAND_BOUNDS: Key = Key::other(
+    "bounds",
+    "list of lines",
+    "none",
+    "bounds of loops and sizes of its members' code, beside those of their modules",
+);
+
+/// `[[island]]`.
+pub(crate) const ISLAND: &[Key] = &[
+    ISLAND_NAME,
+    ISLAND_MEMBERS,
+    ISLAND_PATH,
+    ISLAND_PAGES,
+    ISLAND_PERIOD,
+    ISLAND_DEADLINE,
+    ISLAND_BOUNDS,
+];
+
+pub(crate) const LEASE_NAME: Key = Key::other(
+    "name",
+    "letters, digits, `_`, `-`, `.`",
+    "",
+    "its name for `lease_request`, control inputs and reports; unique",
+);
+pub(crate) const LEASE_SESSION: Key =
+    Key::other("session", "session name", "", "the session of the coroutine that gets the lane");
+pub(crate) const LEASE_CONTEXT: Key = Key::other(
+    "context",
+    "context name",
+    "",
+    "a context of that session, which pays: its lane is leased, to the coroutine that holds it",
+);
+pub(crate) const LEASE_LANE: Key = Key::optional_number(
+    "lane",
+    1,
+    1_023,
+    "the lane that this is meant to be; another one is refused at load. Lane 0 is never leased",
+);
+pub(crate) const LEASE_WAKES: Key = Key::other(
+    "wakes",
+    "list of channel names",
+    "none",
+    "channels of the session whose messages may arrive while the lane is leased; every other one must have no open sender",
+);
+pub(crate) const LEASE_EXPIRES: Key = Key::optional_number(
+    "expires_frames",
+    1,
+    1_000_000_000_000,
+    "frames after its activation at whose start it ends; without it, it does not end by itself",
+);
+pub(crate) const LEASE_REVOCATION: Key = Key::optional_number(
+    "revocation_cycles",
+    1,
+    MOST_CYCLES,
+    "cycles within which a revocation opens the lane again; without it the least that can be kept, `wave_cycles` + 2 * G",
+);
+pub(crate) const LEASE_REQUESTED: Key = Key {
+    name: "requested",
+    takes: Takes::Word { choices: &["at-start", "later"], default: "at-start" },
+    doc: "when it is asked for: at the machine's start, or later by a session with the isolation grant or by the host",
+};
+
+/// `[[lease]]`.
+pub(crate) const LEASE: &[Key] = &[
+    LEASE_NAME,
+    LEASE_SESSION,
+    LEASE_CONTEXT,
+    LEASE_LANE,
+    LEASE_WAKES,
+    LEASE_EXPIRES,
+    LEASE_REVOCATION,
+    LEASE_REQUESTED,
+];
 
 /// The tables of a manifest: header as written, keys, meaning.
 pub const TABLES: &[(&str, &[Key], &str)] = &[
@@ -648,4 +750,14 @@ pub const TABLES: &[(&str, &[Key], &str)] = &[
     ),
     ("[[profile]]", PROFILES, "a template for contexts and sessions; reserves nothing by itself"),
     ("[[grant]]", GRANT, "authority over CPU time for one session"),
+    (
+        "[[lease]]",
+        LEASE,
+        "a lane for one coroutine alone, while it has the lease; its context has to be there",
+    ),
+    (
+        "[[island]]",
+        ISLAND,
+        "contexts and the channels between them, admitted as a whole; refused at load with the arithmetic",
+    ),
 ];

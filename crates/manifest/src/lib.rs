@@ -27,6 +27,7 @@
 
 mod channels;
 mod diagnostic;
+mod islands;
 mod keys;
 mod model;
 mod problem;

@@ -21,6 +21,10 @@ pub(crate) enum Named {
     Context,
     /// A `[[profile]]`.
     Profile,
+    /// An `[[island]]`.
+    Island,
+    /// A `[[lease]]`.
+    Lease,
 }
 
 impl Named {
@@ -32,6 +36,8 @@ impl Named {
             Self::Variable => "variable",
             Self::Context => "context",
             Self::Profile => "profile",
+            Self::Island => "island",
+            Self::Lease => "lease",
         }
     }
 }
@@ -141,7 +147,7 @@ impl Problem {
                 );
                 let finding = Diagnostic::error(format!("a manifest has no table `{name}`"))
                     .mark(span, label)
-                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`");
+                    .note("allowed: `[machine]`, `[limits]`, `[[session]]`, `[[channel]]`, `[[context]]`, `[[profile]]`, `[[grant]]`, `[[lease]]`, `[[island]]`");
                 match elsewhere {
                     Some(table) => finding.help(format!("`{name}` is a key of `{table}`")),
                     None => finding,

@@ -30,8 +30,10 @@ use wavelock_system::OwnLimits;
 pub(crate) const INDEX: &str = "{index}";
 
 /// The names of a manifest's tables.
-const TABLE_NAMES: [&str; 8] =
-    ["machine", "limits", "session", "channel", "template", "context", "profile", "grant"];
+const TABLE_NAMES: [&str; 10] = [
+    "machine", "limits", "session", "channel", "template", "context", "profile", "grant", "lease",
+    "island",
+];
 
 /// Flags that override values of `[machine]`. The command line has checked their ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -61,6 +63,10 @@ pub enum ManifestValue {
     Channel(u32, &'static str),
     /// A key of a context.
     Context(u32, &'static str),
+    /// A key of an island.
+    Island(u32, &'static str),
+    /// A lease.
+    Lease(u32),
 }
 
 /// A manifest with what later checks need for their messages.
@@ -176,6 +182,8 @@ pub fn of_module(path: &Path, overrides: &Overrides) -> Read {
         template: Template::default(),
         contexts: Vec::new(),
         grants: Vec::new(),
+        islands: Vec::new(),
+        leases: Vec::new(),
     };
     Read { manifest, source, warnings: Vec::new(), spans, overrides: overrides.clone() }
 }
@@ -307,6 +315,7 @@ impl<'s> Reader<'s, '_> {
         let template = self.settings(&template, &machine);
         let mut manifest = self.resolve(machine, limits, (sessions, template), channels);
         self.time(table, &mut manifest);
+        self.islands(table, &mut manifest);
         Some(manifest)
     }
 
@@ -885,6 +894,8 @@ impl<'s> Reader<'s, '_> {
             template,
             contexts: Vec::new(),
             grants: Vec::new(),
+            islands: Vec::new(),
+            leases: Vec::new(),
         }
     }
 

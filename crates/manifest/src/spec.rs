@@ -51,6 +51,8 @@ pub fn machine_spec(read: &Read, modules: &[LoadedModule<'_>]) -> Result<Machine
     spec.channels = channels.iter().map(channel_spec).collect();
     spec.contexts.clone_from(&read.manifest.contexts);
     spec.grants.clone_from(&read.manifest.grants);
+    spec.islands.clone_from(&read.manifest.islands);
+    spec.leases.clone_from(&read.manifest.leases);
     Ok(spec)
 }
 
@@ -189,6 +191,16 @@ pub fn refusal(read: &Read, error: &LoadError) -> Option<Diagnostics> {
                 .position(|context| context.name == *name)
                 .unwrap_or_default();
             (ManifestValue::Context(index as u32, "budget_cycles"), "requested here".to_owned())
+        }
+        LoadError::Island { island, .. } => {
+            let mut islands = read.manifest.islands.iter();
+            let index = islands.position(|known| known.name == *island).unwrap_or_default();
+            (ManifestValue::Island(index as u32, "name"), "of this island".to_owned())
+        }
+        LoadError::Lease { lease: name, .. } => {
+            let mut leases = read.manifest.leases.iter();
+            let index = leases.position(|lease| lease.name == *name).unwrap_or_default();
+            (ManifestValue::Lease(index as u32), "this lease".to_owned())
         }
         LoadError::CapTooSmall { session: name, .. } => {
             (ManifestValue::Session(session(name), "budget_cycles"), "requested here".to_owned())

@@ -1,12 +1,12 @@
-//! `[[context]]`, `[[profile]]` and `[[grant]]`: reserved CPU time, templates for it, and authority
-//! over it.
+//! `[[context]]`, `[[profile]]`, `[[grant]]` and `[[lease]]`: reserved CPU time, templates for it,
+//! authority over it, and lanes for one coroutine alone.
 //!
 //! Contract: as `read`. A profile fills in the values that a context leaves out. Elsewhere:
 //! admission control decides at load whether a lane can guarantee a context, with the same
 //! positions.
 
 use crate::diagnostic::Span;
-use crate::keys::{self, CONTEXT, GRANT, PROFILES};
+use crate::keys::{self, CONTEXT, GRANT, LEASE, PROFILES};
 use crate::model::{Manifest, Session};
 use crate::problem::{Named, Problem};
 use crate::read::{ManifestValue, Reader};
@@ -17,10 +17,10 @@ use std::collections::btree_map::Entry;
 use toml::de::DeTable;
 use wavelock_abi::{Cycles, SessionId};
 use wavelock_kernel::{Activation, Fallback, OverrunPolicy};
-use wavelock_system::{ContextSpec, Grant, GrantSpec};
+use wavelock_system::{ContextSpec, Grant, GrantSpec, LeaseSpec};
 
 /// The values of `of` of a grant.
-const GRANTS: &[&str] = &["control", "policy"];
+const GRANTS: &[&str] = &["control", "policy", "isolation"];
 
 /// The values of a context or a profile; `None` where absent.
 #[derive(Clone, Default)]
@@ -95,6 +95,71 @@ impl Reader<'_, '_> {
                 manifest.grants.push(grant);
             }
         }
+        names.clear();
+        for view in self.array(table, "lease", "[[lease]]", LEASE) {
+            if let Some(lease) = self.lease(&view, &sessions, manifest, &mut names) {
+                manifest.leases.push(lease);
+            }
+        }
+    }
+
+    fn lease(
+        &mut self,
+        view: &View<'_, '_>,
+        sessions: &Sessions,
+        manifest: &Manifest,
+        names: &mut Names,
+    ) -> Option<LeaseSpec> {
+        let name = self.name(view, &keys::LEASE_NAME, Named::Lease);
+        let name = name.filter(|name| self.is_new(names, Named::Lease, "", name));
+        let session = self.findings.required_text(view, &keys::LEASE_SESSION);
+        let session = session.and_then(|session| self.session_named(&session, sessions));
+        let context = self.findings.required_text(view, &keys::LEASE_CONTEXT);
+        let context = context.zip(session).and_then(|(context, session)| {
+            let own = manifest.contexts.iter().enumerate();
+            let own: Vec<(usize, &str)> = own
+                .filter(|(_, context)| context.session == session)
+                .map(|(at, context)| (at, context.name.as_str()))
+                .collect();
+            self.known(&context, Named::Context, &own)
+        });
+        let channels: Vec<(usize, &str)> =
+            manifest.channels.iter().map(|channel| channel.name.as_str()).enumerate().collect();
+        let mut wakes = Vec::new();
+        for element in self.findings.list(view, &keys::LEASE_WAKES).map_or(&[][..], |at| at.value) {
+            let text = self.findings.text_value("a channel of `wakes`".to_owned(), element);
+            wakes.extend(text.and_then(|text| self.known(&text, Named::Channel, &channels)));
+        }
+        let lane = self.findings.number(view, &keys::LEASE_LANE);
+        let expires = self.findings.number(view, &keys::LEASE_EXPIRES);
+        let revocation = self.findings.number(view, &keys::LEASE_REVOCATION);
+        let requested = self.findings.word(view, &keys::LEASE_REQUESTED);
+        let place = ManifestValue::Lease(manifest.leases.len() as u32);
+        self.spans.insert(place, name.as_ref().map_or(view.span.clone(), |name| name.span.clone()));
+        Some(LeaseSpec {
+            lane: lane.map(|lane| lane.value as u16),
+            expires_frames: expires.map(|frames| frames.value),
+            revocation: revocation.map(|cycles| Cycles(cycles.value)),
+            wakes,
+            at_start: requested.is_none_or(|word| word.value == "at-start"),
+            ..LeaseSpec::new(&name?.value, session?, context?)
+        })
+    }
+
+    /// The number of what a name means, among these; an unknown one is reported.
+    fn known(&mut self, name: &At<String>, named: Named, all: &[(usize, &str)]) -> Option<usize> {
+        let found = all.iter().find(|(_, known)| *known == name.value);
+        if found.is_none() {
+            let near = self.findings.nearest(&name.value, all.iter().map(|(_, known)| *known));
+            let problem = Problem::Unknown {
+                named,
+                name: name.value.clone(),
+                nearest: near.map(str::to_owned),
+                counted: None,
+            };
+            self.add(name.span.clone(), &problem);
+        }
+        found.map(|(number, _)| *number)
     }
 
     fn terms(&mut self, view: &View<'_, '_>) -> Terms {
@@ -213,6 +278,7 @@ impl Reader<'_, '_> {
         let grant = match of.value.as_str() {
             "control" => Grant::Control,
             "policy" => Grant::Policy,
+            "isolation" => Grant::Isolation,
             word => {
                 let found = format!("\"{}\"", word.escape_debug());
                 let near = nearest(word, GRANTS.iter().copied());

@@ -155,6 +155,12 @@ impl<R: Read + Seek> Archive<R> {
         Ok(())
     }
 
+    /// The inputs that a live machine was given, by frame.
+    #[must_use]
+    pub fn inputs(&self) -> &[(Frame, Input)] {
+        &self.inputs
+    }
+
     /// The last recorded frame of a live machine with the run digest after it.
     #[must_use]
     pub fn last_frame(&self) -> Option<(Frame, Digest)> {

@@ -9,7 +9,7 @@ use crate::machine::{MachineError, Reader, put_bytes, put_number};
 use crate::trace::{NO_END, OpenError, first_chunk, nothing_after};
 use std::fmt;
 use std::io::Read;
-use wavelock_abi::LaneId;
+use wavelock_abi::{LaneId, SessionId};
 use wavelock_certify::{Certificate, Checker, DecodeError, Facts, LaneFacts, Refusal, Span};
 use wavelock_trace::{ChunkError, ChunkKind, TraceError, TraceReader};
 
@@ -18,6 +18,9 @@ const NAMED: usize = 16;
 
 /// The certificate format whose facts had no groups. Its certificates are refused by their version.
 const WITHOUT_GROUPS: u32 = 1;
+
+/// The last certificate format whose facts had no leases. Its certificates are refused likewise.
+const WITHOUT_LEASES: u32 = 2;
 
 /// The bit of a lane's group number that says whether the group has work.
 const HAS_WORK: u64 = 1 << 16;
@@ -43,6 +46,7 @@ impl CertificateWriter {
             put_number(out, lane.set_version);
             let work = if lane.has_work { HAS_WORK } else { 0 };
             put_number(out, u64::from(lane.group.0) | work | u64::from(lane.sessions) << 32);
+            put_number(out, lane.leased.map_or(0, |session| u64::from(session.0) + 1));
         }
         let last = &self.sessions;
         let changed = || {
@@ -170,9 +174,11 @@ impl Known {
         &mut self,
         input: &mut Reader<'_>,
         most_sessions: usize,
+        has_leases: bool,
     ) -> Result<Vec<LaneFacts>, MachineError> {
         let count = input.count()?;
-        let lanes = (0..count).map(|_| lane_facts(input)).collect::<Result<Vec<_>, _>>()?;
+        let lanes =
+            (0..count).map(|_| lane_facts(input, has_leases)).collect::<Result<Vec<_>, _>>()?;
         for _ in 0..input.count()? {
             let error = input.malformed();
             let packed = input.number()?;
@@ -190,19 +196,25 @@ impl Known {
     }
 }
 
-fn lane_facts(input: &mut Reader<'_>) -> Result<LaneFacts, MachineError> {
+fn lane_facts(input: &mut Reader<'_>, has_leases: bool) -> Result<LaneFacts, MachineError> {
     let (ready_digest, set_version) = (input.number()?, input.number()?);
     let error = input.malformed();
     let packed = input.number()?;
     if packed & 0xffff_ffff >= 2 * HAS_WORK {
         return Err(error);
     }
+    let leased = if has_leases { input.number()? } else { 0 };
+    let leased = match leased.checked_sub(1).map(u32::try_from) {
+        None => None,
+        Some(session) => Some(SessionId(session.map_err(|_| error)?)),
+    };
     Ok(LaneFacts {
         ready_digest,
         set_version,
         group: LaneId(packed as u16),
         sessions: (packed >> 32) as u32,
         has_work: packed & HAS_WORK != 0,
+        leased,
     })
 }
 
@@ -227,7 +239,8 @@ fn check_chunk(
             }
             Vec::new()
         } else {
-            known.read(&mut input, most_sessions)?
+            let has_leases = decoded != Err(DecodeError::Version { found: WITHOUT_LEASES });
+            known.read(&mut input, most_sessions, has_leases)?
         };
         let (wave, verdict) = match decoded {
             Err(error) => (None, Err(Unsound::Malformed(error))),

@@ -25,6 +25,8 @@ const RELEASE: u64 = 5;
 const END_SESSION: u64 = 6;
 const START: u64 = 7;
 const REPLACE: u64 = 8;
+const LEASE: u64 = 10;
+const END_LEASE: u64 = 11;
 
 /// The hashes of modules whose bytes a trace has.
 pub(crate) type KnownModules = BTreeSet<[u8; 32]>;
@@ -97,6 +99,14 @@ fn put_control(control: &Control, out: &mut Vec<u8>) {
         Control::Hold { .. } => put(HOLD, &[]),
         Control::Release { .. } => put(RELEASE, &[]),
         Control::End { .. } => put(END_SESSION, &[]),
+        Control::Lease { name, .. } => {
+            put(LEASE, &[]);
+            put_bytes(out, name.as_bytes());
+        }
+        Control::EndLease { name, .. } => {
+            put(END_LEASE, &[]);
+            put_bytes(out, name.as_bytes());
+        }
         Control::Start(_) | Control::Replace(_) => {}
     }
 }
@@ -306,6 +316,8 @@ fn read_control(
         HOLD => Control::Hold { session },
         RELEASE => Control::Release { session },
         END_SESSION => Control::End { session },
+        LEASE => Control::Lease { session, name: read_text(input)?.into() },
+        END_LEASE => Control::EndLease { session, name: read_text(input)?.into() },
         REPLACE => {
             let module = read_module(input, machine)?;
             let carry = input.bytes()?.into();

@@ -47,7 +47,7 @@ fn rewritten(bytes: &[u8], change: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and three
+/// Entries of a chunk: the certificate's length and bytes, then the number of lanes and four
 /// numbers each, then the number of changed sessions and one number each.
 fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<u8> {
     let number = |at: usize| {
@@ -63,7 +63,7 @@ fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         out.extend_from_slice(&bytes);
         let lanes = at + 8 + length;
-        let sessions = lanes + 8 + 24 * number(lanes);
+        let sessions = lanes + 8 + 32 * number(lanes);
         let end = sessions + 8 + 8 * number(sessions);
         out.extend_from_slice(&payload[lanes..end]);
         at = end;
@@ -72,8 +72,9 @@ fn change_all(payload: &[u8], change: &impl Fn(usize, &mut Certificate)) -> Vec<
     out
 }
 
-/// The same entries as format 1 had them: two numbers per lane, no sessions.
-fn without_groups(payload: &[u8]) -> Vec<u8> {
+/// The same entries as an earlier format had them: format 1 with two numbers per lane and no
+/// sessions, format 2 with three numbers per lane.
+fn as_of(format: u32, payload: &[u8]) -> Vec<u8> {
     let number = |at: usize| {
         u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes")) as usize
     };
@@ -81,11 +82,16 @@ fn without_groups(payload: &[u8]) -> Vec<u8> {
     while at < payload.len() {
         let lanes = at + 8 + number(at);
         out.extend_from_slice(&payload[at..at + 8]);
-        out.extend_from_slice(&1u32.to_le_bytes());
+        out.extend_from_slice(&format.to_le_bytes());
         out.extend_from_slice(&payload[at + 12..lanes + 8]);
-        let sessions = lanes + 8 + 24 * number(lanes);
-        payload[lanes + 8..sessions].chunks(24).for_each(|lane| out.extend_from_slice(&lane[..16]));
+        let sessions = lanes + 8 + 32 * number(lanes);
+        let kept = 8 * (format as usize + 1);
+        let facts = payload[lanes + 8..sessions].chunks(32);
+        facts.for_each(|lane| out.extend_from_slice(&lane[..kept]));
         at = sessions + 8 + 8 * number(sessions);
+        if format > 1 {
+            out.extend_from_slice(&payload[sessions..at]);
+        }
     }
     out
 }
@@ -163,15 +169,17 @@ fn a_tampered_certificate_is_refused_and_named() {
     assert!(matches!(order.refused[0].why, Unsound::Order { .. }));
 }
 
-/// Facts of format 1 had no groups: a certificate with them is refused by its version, and the rest
-/// of the chunk is read.
+/// Facts of format 1 had no groups, those of format 2 no leases: a certificate with them is refused
+/// by its version, and the rest of the chunk is read.
 #[test]
-fn a_certificate_of_the_format_before_is_refused_by_its_version() {
-    let bytes = rewritten(&recorded(1), without_groups);
-    let found = recheck(&bytes[..]).expect("it can be read");
-    assert!(found.certificates > 1 && found.accepted == 0, "{found:?}");
-    let version = Unsound::Malformed(DecodeError::Version { found: 1 });
-    assert!(found.refused.iter().all(|refused| refused.why == version), "{found:?}");
+fn a_certificate_of_a_format_before_is_refused_by_its_version() {
+    for format in [1, 2] {
+        let bytes = rewritten(&recorded(1), |payload| as_of(format, payload));
+        let found = recheck(&bytes[..]).expect("it can be read");
+        assert!(found.certificates > 1 && found.accepted == 0, "{found:?}");
+        let version = Unsound::Malformed(DecodeError::Version { found: format });
+        assert!(found.refused.iter().all(|refused| refused.why == version), "{found:?}");
+    }
 }
 
 #[test]

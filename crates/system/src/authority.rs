@@ -9,7 +9,7 @@
 use crate::spec::MachineSpec;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wavelock_abi::{ContextRef, Cycles, SessionId};
+use wavelock_abi::{ContextRef, Cycles, LaneId, LeaseRef, SessionId};
 use wavelock_kernel::{Activation, ContextSettings, Fallback, OverrunPolicy};
 
 /// Capabilities a session can have at once.
@@ -22,6 +22,8 @@ pub const MOST_CONTEXTS: u32 = 256;
 pub(crate) const CONTROL_NAME: &str = "control";
 /// The name under which `capability` finds the policy capability.
 pub(crate) const POLICY_NAME: &str = "policy";
+/// The name under which `capability` finds the isolation capability.
+pub(crate) const ISOLATION_NAME: &str = "isolation";
 
 /// A context that the manifest makes and binds to the first coroutine of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +80,8 @@ pub enum Grant {
     Control = 0,
     /// Change weights, latency classes and priorities of its own coroutines.
     Policy = 1,
+    /// Ask for leases of the machine, and end them.
+    Isolation = 2,
 }
 
 /// A grant of the manifest.
@@ -125,6 +129,10 @@ pub(crate) enum Capability {
     Policy,
     /// A context on the session's home lane.
     Context(ContextRef),
+    /// Leases of the machine may be asked for.
+    Isolation,
+    /// A lease that the session asked for.
+    Lease(LeaseRef),
 }
 
 /// One slot of a table.
@@ -176,6 +184,16 @@ impl Capabilities {
         if let Some(entry) = self.entries.get_mut(handle as usize & 0xffff) {
             entry.capability = None;
             entry.generation = entry.generation.saturating_add(1);
+        }
+    }
+
+    /// Removes the lease of a lane: its next one has another handle.
+    pub(crate) fn forget_lease(&mut self, lane: LaneId) {
+        for entry in &mut self.entries {
+            if matches!(entry.capability, Some(Capability::Lease(lease)) if lease.lane == lane) {
+                entry.capability = None;
+                entry.generation = entry.generation.saturating_add(1);
+            }
         }
     }
 

@@ -185,7 +185,7 @@ impl Exchange for Exchanging<'_> {
         if let Effect::WaitToSend { sender, .. } = &effect
             && world.session(sender.session).tasks.named(sender.reference) != Named::Live
         {
-            return world.groups[group].lanes[lane].kernel.accept_effect();
+            return world.groups[group].book_effect(lane, &effect);
         }
         world.groups[group].accept(from.0, lane, effect);
         while let Some(notice) = world.groups[group].notices.pop() {
@@ -210,7 +210,7 @@ impl Group {
         for mut parcel in inbox.drain(..) {
             for Incoming { from, lane, is_void, effect, .. } in parcel.drain(..) {
                 if is_void {
-                    self.lanes[lane].kernel.accept_effect();
+                    self.book_effect(lane, &effect);
                 } else {
                     self.accept(from, lane, effect);
                 }
@@ -239,7 +239,7 @@ impl Group {
 
     /// Applies one effect. The sender of [`Effect::WaitToSend`] is alive.
     fn accept(&mut self, from: u16, lane: LaneIndex, effect: Effect) {
-        self.lanes[lane].kernel.accept_effect();
+        self.book_effect(lane, &effect);
         match effect {
             Effect::Message { channel, sender, message } => {
                 let at = self.local.channel(channel);

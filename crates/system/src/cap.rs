@@ -57,7 +57,8 @@ impl LaneState {
 
     /// The same, while the machine runs.
     pub(crate) fn room_for_caps(&mut self, spec: &MachineSpec) -> Result<(), Refusal> {
-        if !spec.has_caps() || !(spec.steal || spec.balance) {
+        let moves = spec.steal || spec.balance || !spec.leases.is_empty();
+        if !spec.has_caps() || !moves {
             return Ok(());
         }
         let capped = spec.sessions.iter().filter(|session| session.cap.is_some()).count();

@@ -5,7 +5,9 @@
 //! the guest and an event in the trace, with the operation and the code. All of it acts on the
 //! caller's own lane. Elsewhere: the rules of contexts (`kernel`), the tables (`authority`).
 
-use crate::authority::{CONTROL_NAME, Capability, ContextSpec, Grant, MOST_CONTEXTS, POLICY_NAME};
+use crate::authority::{
+    CONTROL_NAME, Capability, ContextSpec, Grant, ISOLATION_NAME, MOST_CONTEXTS, POLICY_NAME,
+};
 use crate::channel::Message;
 use crate::group::{Group, LaneState};
 use crate::host::{Done, HostResult, Refused, Region};
@@ -67,6 +69,9 @@ impl LaneState {
     pub(crate) fn log_context_events(&mut self) {
         if self.kernel.has_context_events() {
             self.drain_context_events();
+        }
+        if self.kernel.lease_ended_itself() {
+            self.log_lease();
         }
     }
 
@@ -183,7 +188,7 @@ impl Group {
     }
 
     /// What a handle names. Authority over a lane is used on that lane.
-    fn capability(&self, site: Site<'_>, handle: i32) -> Result<Capability, Errno> {
+    pub(crate) fn capability(&self, site: Site<'_>, handle: i32) -> Result<Capability, Errno> {
         let state = &self.sessions[site.session];
         let table = state.capabilities.as_ref().ok_or(Errno::Denied)?;
         let found = table.get(handle).ok_or(Errno::Stale)?;
@@ -586,6 +591,7 @@ const fn granted(grant: Grant) -> (Capability, &'static str) {
     match grant {
         Grant::Control => (Capability::Control, CONTROL_NAME),
         Grant::Policy => (Capability::Policy, POLICY_NAME),
+        Grant::Isolation => (Capability::Isolation, ISOLATION_NAME),
     }
 }
 

@@ -25,9 +25,10 @@ use crate::world::{Sink, World};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use wavelock_abi::{ContextRef, CoroutineRef, Cycles, Frame, SessionId, Weight};
+use wavelock_abi::{ContextRef, CoroutineRef, Cycles, Errno, Frame, LaneId, SessionId, Weight};
 use wavelock_kernel::{
-    CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, Share, Sharing,
+    CapSettings, ContextParameters, ContextRefusal, HoldReason, Lane, LeaseEnd, LeaseRefusal,
+    Share, Sharing,
 };
 use wavelock_trace::Event;
 
@@ -72,6 +73,20 @@ pub enum Control {
         /// The session.
         session: SessionId,
     },
+    /// A lease of the description is asked for.
+    Lease {
+        /// The session of its holder.
+        session: SessionId,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A lease of the description ends.
+    EndLease {
+        /// The session of its holder.
+        session: SessionId,
+        /// Its name.
+        name: Box<str>,
+    },
     /// A session starts. Its number follows those of the sessions that were given before.
     Start(Box<NewSession>),
     /// A session begins anew with another module.
@@ -88,7 +103,9 @@ impl Control {
             | Self::Context { session, .. }
             | Self::Hold { session }
             | Self::Release { session }
-            | Self::End { session } => Some(*session),
+            | Self::End { session }
+            | Self::Lease { session, .. }
+            | Self::EndLease { session, .. } => Some(*session),
             Self::Replace(replacement) => Some(replacement.session),
             Self::Start(_) => None,
         }
@@ -99,13 +116,15 @@ impl Control {
         match self {
             Self::Start(new) => new.size(),
             Self::Replace(replacement) => replacement.size(),
-            Self::Context { name, .. } => name.len() as u64,
+            Self::Context { name, .. } | Self::Lease { name, .. } | Self::EndLease { name, .. } => {
+                name.len() as u64
+            }
             _ => 0,
         }
     }
 
     /// Its number and its numbers, for [`Event::Control`]; `context` is the position of the context
-    /// that it names.
+    /// or lease that it names.
     const fn numbers(&self, context: u64) -> (u64, [u64; 3]) {
         match self {
             Self::Weight { weight, .. } => (0, [weight.get() as u64, 0, 0]),
@@ -119,6 +138,8 @@ impl Control {
             Self::End { .. } => (6, [0; 3]),
             Self::Start(_) => (7, [0; 3]),
             Self::Replace(_) => (8, [0; 3]),
+            Self::Lease { .. } => (10, [context, 0, 0]),
+            Self::EndLease { .. } => (11, [context, 0, 0]),
         }
     }
 }
@@ -139,6 +160,13 @@ errors! {
             /// Why.
             refusal: ContextRefusal,
         } => "the budget of a context of session {session} stays as it is: {refusal}",
+        /// The lane takes no request for a lease.
+        Lease {
+            /// The session of its holder.
+            session: u32,
+            /// Why.
+            refusal: LeaseRefusal,
+        } => "session {session} gets no lease: {refusal}",
         /// The session cannot have its context again.
         Replace {
             /// The session.
@@ -156,6 +184,13 @@ impl ControlRefusal {
     /// Code, number found and number allowed, for [`Event::ControlRefused`]. Code 0 is a session
     /// that has ended; others are error codes of the guest interface, without their sign.
     fn numbers(&self, control: &Control) -> [u64; 3] {
+        if let Self::Lease { refusal, .. } = self {
+            let code = match refusal {
+                LeaseRefusal::Busy { .. } => Errno::Again,
+                _ => Errno::Denied,
+            };
+            return [u64::from(code.code().unsigned_abs()), 0, 0];
+        }
         let (refusal, budget) = match (self, control) {
             (Self::Context { refusal, .. }, Control::Context { budget, .. })
             | (Self::Replace { refusal, budget, .. }, _) => (refusal, budget),
@@ -183,6 +218,11 @@ impl MachineSpec {
             self.most_gap = Some(self.longest_gap());
         }
         self
+    }
+
+    /// The position of a lease of the description whose holder is of this session.
+    fn lease_of(&self, session: SessionId, name: &str) -> Option<usize> {
+        self.lease_named(name).filter(|&lease| self.leases[lease].session == session)
     }
 
     /// The position of a context of the description.
@@ -215,6 +255,11 @@ impl World {
                 if self.spec.context_named(*session, name).is_none() =>
             {
                 return Err(GiveError::NoContext { session: session.0, name: name.clone() });
+            }
+            Control::Lease { session, name } | Control::EndLease { session, name }
+                if self.spec.lease_of(*session, name).is_none() =>
+            {
+                return Err(GiveError::NoLease { session: session.0, name: name.clone() });
             }
             _ => {}
         }
@@ -273,6 +318,9 @@ impl World {
         };
         let context = match control {
             Control::Context { name, .. } => self.spec.context_named(session, name),
+            Control::Lease { name, .. } | Control::EndLease { name, .. } => {
+                self.spec.lease_of(session, name)
+            }
             _ => None,
         };
         let (what, [first, second, third]) = control.numbers(context.unwrap_or(0) as u64);
@@ -313,6 +361,8 @@ impl World {
                 let _ = lane.release(coroutine, HoldReason::Operator);
             }),
             Control::End { .. } => self.end_by_host(session),
+            Control::Lease { name, .. } => return self.lease_by_host(session, name),
+            Control::EndLease { name, .. } => self.end_lease_by_host(session, name),
             Control::Start(_) | Control::Replace(_) => {}
         }
         Ok(())
@@ -393,6 +443,25 @@ impl World {
         configured.map_err(refused)
     }
 
+    fn lease_by_host(&mut self, session: SessionId, name: &str) -> Result<(), ControlRefusal> {
+        let refused = |refusal| ControlRefusal::Lease { session: session.0, refusal };
+        let lane = LaneId(self.session_ref(session).home());
+        let lease = self.spec.lease_of(session, name);
+        let lease = lease.ok_or(refused(LeaseRefusal::Off { lane }))?;
+        let asked = self.lane_ref(lane.0).kernel.clock();
+        self.request(lease, None, asked).map_err(refused)?;
+        self.publish_leases();
+        Ok(())
+    }
+
+    fn end_lease_by_host(&mut self, session: SessionId, name: &str) {
+        let now = self.lane_ref(self.session_ref(session).home()).kernel.clock();
+        if let Some(lease) = self.spec.lease_of(session, name) {
+            self.end_lease(lease, LeaseEnd::ByHost, now);
+        }
+        self.settle_ended_leases();
+    }
+
     /// The context of a name of the description, while the session has it.
     pub(crate) fn context_by_name(&self, session: SessionId, name: &str) -> Option<ContextRef> {
         let table = self.session_ref(session).capabilities.as_ref()?;
@@ -422,6 +491,7 @@ impl World {
         self.groups.iter_mut().for_each(|group| group.settle());
         self.finish_exchange();
         self.answer_session_waits();
+        self.settle_ended_leases();
         self.count_ended();
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::functions::FIRST_FUNCTION;
 use crate::group::{Group, is_host_function, pending};
+use crate::host::Region;
 use crate::index::TaskIndex;
 use crate::task::Wait;
 use crate::world::World;
@@ -32,6 +33,8 @@ pub enum WaitTarget {
     Unpark(SessionId),
     /// The end of a session.
     Session(SessionId),
+    /// A lease, by its position in the description: until it is active or denied.
+    Lease(usize),
 }
 
 /// One waiting coroutine.
@@ -64,7 +67,7 @@ impl World {
             return None;
         }
         let is_stalled = self.lanes().all(|lane| lane.kernel.population().is_stalled());
-        if !is_stalled || !self.inputs.is_empty() {
+        if !is_stalled || !self.inputs.is_empty() || self.has_pending_lease() {
             return None;
         }
         let waiting: Vec<Waiting> =
@@ -129,6 +132,13 @@ impl Group {
                 (BlockReason::Join, target)
             }
             (Wait::Input(_), _) => (BlockReason::Input, WaitTarget::Input),
+            (Wait::Lease, _) => {
+                let [_, pointer, length, _] = pending(&coroutine).1;
+                let name = state.bytes(Region::new(pointer, length)).ok()?;
+                let mut leases = self.shared.leases.iter();
+                let lease = leases.position(|lease| lease.name.as_bytes() == name)?;
+                (BlockReason::OtherLane, WaitTarget::Lease(lease))
+            }
             (Wait::Parked, _) => (BlockReason::Park, WaitTarget::Unpark(session)),
             (Wait::Session(_), _) => {
                 let target = self.waits_on(at.session, first)?.owner;
@@ -171,7 +181,8 @@ impl<'a> Graph<'a> {
         let mut graph = Self { world, edges, members, sessions, channels };
         for (at, entry) in waiting.iter().enumerate() {
             graph.edges[at] = match &entry.target {
-                WaitTarget::Input | WaitTarget::Reply(_) => Vec::new(),
+                // A lease that is on its way is no deadlock, so none of these is waited for.
+                WaitTarget::Input | WaitTarget::Reply(_) | WaitTarget::Lease(_) => Vec::new(),
                 WaitTarget::Unpark(session) | WaitTarget::Session(session) => {
                     alloc::vec![graph.session(*session)]
                 }

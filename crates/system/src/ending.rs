@@ -5,8 +5,8 @@
 //! freed; then the calls it took are answered. After that its end is recorded and its joiners wake.
 //! A coroutine that ends by itself waits in no queue and needs only the last of these. When a
 //! session's last coroutine has ended, its contexts are revoked and the calls they were lent along
-//! end; its channels close; its ports close; calls that were not taken are answered; its memory and
-//! slots are released, so that every reference is stale.
+//! end; its leases end; its channels close; its ports close; calls that were not taken are
+//! answered; its memory and slots are released, so that every reference is stale.
 //!
 //! Contract: each step can be repeated after any later or earlier one without a second effect, so
 //! an end that is interrupted between two steps and started again ends the same. The tests of this
@@ -41,8 +41,9 @@ const CANCEL: [Step<TaskIndex>; 4] = [
 ];
 
 /// The steps of a session's end.
-const RELEASE: [Step<SessionIndex>; 5] = [
+const RELEASE: [Step<SessionIndex>; 6] = [
     |group, lane, session| group.revoke_contexts(lane, group.sessions[session].id),
+    Group::end_leases,
     |group, lane, session| {
         for index in 0..group.sessions[session].channels.len() as u32 {
             group.close_channel(lane, ChannelIndex { owner: session, index });

@@ -15,6 +15,7 @@ use crate::context::Request;
 use crate::functions::{Answers, FIRST_FUNCTION, Host, HostCommand};
 use crate::host::event_fields;
 use crate::index::{ChannelIndex, GroupIndex, LaneIndex, LocalSessions, SessionIndex, TaskIndex};
+use crate::lease::{LeaseAsk, SharedLease};
 use crate::parcels::{Incoming, Parcel};
 use crate::queue::Front;
 use crate::session::{Handle, SessionState};
@@ -28,7 +29,7 @@ use alloc::vec::Vec;
 use wavelock_abi::{
     ChannelId, CoroutineName, CoroutineRef, Cycles, Errno, Frame, HostOperation, LaneId, SessionId,
 };
-use wavelock_kernel::{Lane, Outbox, Refusal, Reservation, Spawn, WakeSource};
+use wavelock_kernel::{Lane, LeaseState, Outbox, Refusal, Reservation, Spawn, WakeSource};
 use wavelock_machine::Coroutine;
 use wavelock_trace::{Event, LaneLog};
 
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) lane_positions: Arc<[(GroupIndex, LaneIndex)]>,
     pub(crate) rules: crate::rules::Rules,
     pub(crate) host: Host,
+    /// By position in the description.
+    pub(crate) leases: Arc<[SharedLease]>,
 }
 
 /// What a lane may still send to a channel of another lane before the wave's end.
@@ -144,6 +147,8 @@ pub(crate) struct LaneState {
     pub(crate) requests: Vec<Request>,
     /// Commands of guests to the embedder, in the order of the calls; applied at the wave's end.
     pub(crate) commands: Vec<HostCommand>,
+    /// What coroutines of this lane ask of leases in this wave.
+    pub(crate) lease_asks: Vec<LeaseAsk>,
     /// What the embedder's functions answered in this frame.
     pub(crate) answers: Answers,
     /// The last refusal of a context operation, for a debugger. No decision reads it, and it is no
@@ -166,6 +171,7 @@ impl LaneState {
             steps: 0,
             requests: Vec::new(),
             commands: Vec::new(),
+            lease_asks: Vec::new(),
             answers: Answers::default(),
             refusal: None,
         }
@@ -249,6 +255,8 @@ pub struct Group {
     /// Live coroutines, and the most there were in this wave.
     pub(crate) live: u64,
     pub(crate) wave_peak: u64,
+    /// The leases of all lanes as of the last wave's end; empty in a machine without leases.
+    pub(crate) lease_views: Vec<(u16, LeaseState)>,
     /// The host ran out of memory; the run ends.
     pub(crate) failure: Option<Refusal>,
 }
@@ -275,6 +283,7 @@ impl Group {
             unflushed: Vec::new(),
             live: 0,
             wave_peak: 0,
+            lease_views: Vec::new(),
             failure: None,
         }
     }
@@ -472,6 +481,7 @@ impl Group {
     /// Ends the coroutines that a session has on this lane, in slot order: killed, if it was killed
     /// as a whole, else canceled.
     pub(crate) fn cancel_lane(&mut self, lane: LaneIndex, session: SessionIndex) {
+        self.end_leases(lane, session);
         let own = self.lanes[lane].id;
         let tasks = &self.sessions[session].tasks;
         let slots = tasks.iter_live().map(|(slot, _)| slot);

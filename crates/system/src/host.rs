@@ -205,6 +205,7 @@ impl Group {
             Op::Remaining => self.frame_end().saturating_sub(self.now(site)).0,
             Op::Random => state.tasks.random(site.slot).next(),
             op if op.is_about_calls() => return self.call_operation(site, op, arguments),
+            op if op.is_about_leases() => return self.lease_operation(site, op, arguments),
             op if op.is_about_time() => return self.context_operation(site, op, arguments),
             wasi => return self.wasi_operation(site, wasi, arguments),
         };
@@ -377,7 +378,7 @@ impl Group {
             .and_then(|table| state.machine.table_function(table, entry as u32))
             .filter(|&function| is_entry(state.machine.function_type(function)))
             .ok_or(Errno::Invalid)?;
-        if state.exiting {
+        if state.exiting || target == own_lane && !self.lanes[site.lane].kernel.takes_spawns() {
             return Err(Errno::Denied.into());
         }
         if state.tasks.occupied() >= state.limits.coroutines {

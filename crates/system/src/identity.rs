@@ -9,6 +9,8 @@ use crate::authority::{ContextSpec, Grant, GrantSpec};
 use crate::codec::{Codec, CodecError, Reader, Width, Writer, codes, converted, record, variants};
 use crate::errors::errors;
 use crate::functions::{HostImport, HostImports, HostKind, HostNumber};
+use crate::island::IslandSpec;
+use crate::lease::LeaseSpec;
 use crate::spec::{ChannelSpec, Limits, MachineSpec, OwnLimits, Placement, SessionSpec, Span};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,18 +30,21 @@ const VERSIONS: [(&str, u32); 3] = [
 
 /// The optional sections, in this order, each after its number and only if it is not empty:
 /// deviations from the policy; contexts and grants; a `session_stack_bytes` that is not the
-/// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; a machine
-/// that is live; the longest gap of later modules; limits of sessions; functions of the embedder.
+/// default; caps of sessions; `fair` shared by sessions; lanes and fallbacks of contexts; leases; a
+/// machine that is live; the longest gap of later modules; limits of sessions; functions of the
+/// embedder; islands.
 const DEVIATIONS: u64 = 1;
 const AUTHORITY: u64 = 2;
 const SESSION_STACK: u64 = 3;
 const CAPS: u64 = 4;
 const SHARING: u64 = 5;
 const MASKS: u64 = 6;
+const LEASES: u64 = 7;
 const LIVE: u64 = 8;
 const MOST_GAP: u64 = 9;
 const OWN_LIMITS: u64 = 10;
 const HOST: u64 = 12;
+const ISLANDS: u64 = 14;
 
 errors! {
     /// Why bytes are not a spec that this build can run.
@@ -94,12 +99,16 @@ record! {
         lanes = no_mask, fallback = best_effort,
     }
     GrantSpec { session, grant }
+    IslandSpec { name, members, path, memory_pages, period, deadline, bounds }
+    LeaseSpec {
+        name, session, context, lane, expires_frames, revocation, wakes, at_start,
+    }
     HostImports { name, version, functions }
     HostImport { module, name, kind, params, results, cost }
 }
 
 codes! {
-    Grant: |code| [Grant::Control, Grant::Policy].get(usize::from(code)).copied();
+    Grant: |code| [Grant::Control, Grant::Policy, Grant::Isolation].get(usize::from(code)).copied();
     CapOverrun: CapOverrun::from_code;
     Sharing: Sharing::from_code;
     HostKind: HostKind::from_code;
@@ -210,6 +219,10 @@ impl MachineSpec {
         if !self.masks().is_empty() {
             (MASKS, self.masks()).write(&mut out);
         }
+        if !self.leases.is_empty() {
+            Codec::write(&LEASES, &mut out);
+            self.leases.write(&mut out);
+        }
         if self.live {
             Codec::write(&LIVE, &mut out);
         }
@@ -222,6 +235,9 @@ impl MachineSpec {
         if !self.host.functions.is_empty() {
             Codec::write(&HOST, &mut out);
             self.host.write(&mut out);
+        }
+        if !self.islands.is_empty() {
+            (ISLANDS, self.islands.clone()).write(&mut out);
         }
         out.bytes
     }
@@ -370,6 +386,10 @@ impl MachineSpec {
                     let masks: Vec<_> = Codec::read(input)?;
                     self.set_masks(&masks)
                 }
+                LEASES => {
+                    self.leases = Codec::read(input)?;
+                    !self.leases.is_empty()
+                }
                 LIVE => {
                     self.live = true;
                     true
@@ -385,6 +405,10 @@ impl MachineSpec {
                 HOST => {
                     self.host = Codec::read(input)?;
                     !self.host.functions.is_empty()
+                }
+                ISLANDS => {
+                    self.islands = Codec::read(input)?;
+                    !self.islands.is_empty()
                 }
                 _ => false,
             };

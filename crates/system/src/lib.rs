@@ -89,7 +89,9 @@ mod context;
 mod ending;
 mod functions;
 mod host;
+mod island;
 mod kill;
+mod lease;
 mod wasi;
 
 mod boundary;
@@ -127,7 +129,11 @@ pub use functions::{
 pub use group::Group;
 pub use identity::SpecError;
 pub use input::{InputEvent, Recipient, UnreadInput};
+pub use island::{
+    Island, IslandMember, IslandRefusal, IslandSpec, IslandStage, IslandSummary, Need, PathTerm,
+};
 pub use kill::{KillRecord, KillRule};
+pub use lease::{LeaseCounts, LeaseError, LeaseSpec, LeaseSummary};
 pub use live::{
     GiveError, Input, MOST_INPUT_BYTES, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS, MOST_WAITING_BYTES,
     MOST_WAITING_INPUTS,

@@ -199,6 +199,13 @@ errors! {
             /// The name.
             name: Box<str>,
         } => "session {session} has no context `{name}` in the machine's description",
+        /// The description has no such lease of the session.
+        NoLease {
+            /// The session.
+            session: u32,
+            /// The name.
+            name: Box<str>,
+        } => "session {session} has no lease `{name}` in the machine's description",
         /// A port of a new session leads to a channel that the machine has not.
         NoChannel {
             /// The port.

@@ -23,6 +23,7 @@ use wavelock_trace::{Event, EventWriter};
 const STOLEN: u64 = 0;
 const BALANCED: u64 = 1;
 pub(crate) const PLACED: u64 = 2;
+pub(crate) const DRAINED: u64 = 3;
 
 /// Coroutines of a session that takes turns, at most.
 const TURN_COROUTINES: u32 = 8;
@@ -43,7 +44,8 @@ impl World {
     /// Every idle lane, in lane order, tries to take one session.
     pub(crate) fn steal(&mut self) {
         for thief in 0..self.spec.lanes {
-            if self.lane(thief).kernel.has_work() || !self.is_alone(thief) {
+            let kernel = &self.lane_ref(thief).kernel;
+            if kernel.has_work() || !kernel.is_open() || !self.is_alone(thief) {
                 continue;
             }
             let kernel = |lane: LaneId| &self.lane_ref(lane.0).kernel;
@@ -124,14 +126,15 @@ impl World {
         turns_until(self.frame().0) < turns_until(self.frame().0.saturating_add(1))
     }
 
-    /// Of the lanes that are alone in their groups, the one with the most runnable coroutines and
-    /// the one with the fewest, with their difference, if there is one.
+    /// Of the lanes that are alone in their groups and not leased, the one with the most runnable
+    /// coroutines and the one with the fewest, with their difference, if there is one.
     fn unequal_lanes(&self) -> Option<(u16, u16, u32)> {
         let load = |lane: u16| {
             let population = self.lane_ref(lane).kernel.population();
             population.ready + population.running
         };
-        let alone = || (0..self.spec.lanes).filter(|&lane| self.is_alone(lane));
+        let is_free = |lane| self.is_alone(lane) && self.lane_ref(lane).kernel.is_open();
+        let alone = || (0..self.spec.lanes).filter(|&lane| is_free(lane));
         let from = alone().max_by_key(|&lane| (load(lane), core::cmp::Reverse(lane)))?;
         let to = alone().min_by_key(|&lane| (load(lane), lane))?;
         let ahead = load(from) - load(to);
@@ -145,12 +148,22 @@ impl World {
     }
 
     /// Whether a lane is the only one of its group.
-    fn is_alone(&self, lane: u16) -> bool {
+    pub(crate) fn is_alone(&self, lane: u16) -> bool {
         self.groups[self.lane_positions[usize::from(lane)].0].lanes.len() == 1
     }
 
     /// What forbids a session to leave its lane.
     fn move_ban(&self, session: SessionId) -> Option<MoveBan> {
+        let lane = self.session_ref(session).home();
+        if self.lane_ref(lane).kernel.is_open() {
+            self.stays(session)
+        } else {
+            Some(MoveBan::Leased)
+        }
+    }
+
+    /// The same, but for a lease of its lane.
+    pub(crate) fn stays(&self, session: SessionId) -> Option<MoveBan> {
         let spec = &self.spec.sessions[session.0 as usize];
         if self.spec.owns_time(session) {
             Some(MoveBan::Context)
@@ -163,7 +176,7 @@ impl World {
         }
     }
 
-    fn move_session(
+    pub(crate) fn move_session(
         &mut self,
         session: SessionId,
         from: u16,
@@ -180,9 +193,13 @@ impl World {
         let index = giver.local.get(session).expect("the session is in its group");
         let state = &mut giver.sessions[index.get()];
         let (giver, taker) = (&mut giver.lanes[giving], &mut taker.lanes[taking]);
-        giver.kernel.move_session(session.0, &mut taker.kernel, kind, |tag, reference| {
-            state.tasks.moved(tag.slot(), to, reference)
-        })?;
+        if coroutines == 0 {
+            giver.kernel.move_account(session.0, &mut taker.kernel)?;
+        } else {
+            giver.kernel.move_session(session.0, &mut taker.kernel, kind, |tag, reference| {
+                state.tasks.moved(tag.slot(), to, reference)
+            })?;
+        }
         state.lanes.fill(to);
         self.progress.moves += 1;
         self.carry(session, from, to);

@@ -27,6 +27,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::take;
 use wavelock_abi::{ChannelId, ContextRef, Frame, SessionId};
+use wavelock_kernel::LeaseEnd;
 use wavelock_module::Module;
 use wavelock_trace::Event;
 
@@ -207,6 +208,8 @@ impl World {
         }
         state.is_replaced = true;
         let (group, home) = self.home_of(session);
+        let index = self.groups[group].local[session];
+        self.groups[group].end_leases_because(home, index, LeaseEnd::Replaced);
         self.groups[group].cancel_session(session);
         self.groups[group].revoke_other_contexts(home, session, contexts);
         self.settle_ends();
@@ -263,6 +266,7 @@ impl World {
                 let id = port.channel;
                 let wiring = &mut self.session_group(id.owner).channel(id).wiring;
                 wiring.iter_mut().for_each(|wiring| wiring.open_senders += 1);
+                self.lease_is_rewired(id);
             }
         }
     }

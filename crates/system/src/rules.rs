@@ -1,8 +1,9 @@
 //! Rules that a test can break: the order of inboxes (semantics 15), the lapse of credits
 //! (semantics 27), that each group settles its own effects, that wakes are kept (semantics 60),
 //! that snapshots keep holds (semantics 86), that a replaced session gets what was carried
-//! (semantics 91), that inputs arrive in their frame (semantics 80) and replies are part of a
-//! snapshot (semantics 106), and that ends run without interruption.
+//! (semantics 91), that senders to a leased lane are its wake sources (semantics 123), that inputs
+//! arrive in their frame (semantics 80) and replies are part of a snapshot (semantics 106), and
+//! that ends run without interruption.
 //!
 //! The unit tests of this crate replace this module by `tests/planted/rules.rs`, with the same
 //! names.
@@ -62,6 +63,12 @@ impl Rules {
     /// The inputs to come after a return to a snapshot that holds these.
     pub(crate) fn kept_inputs(self, inputs: &VecDeque<Given>) -> VecDeque<Given> {
         inputs.clone()
+    }
+
+    /// Whether an active lease has every sender to its lane among its wake sources.
+    #[inline]
+    pub(crate) const fn routes_wakes(self) -> bool {
+        true
     }
 
     /// Whether each group settles the effects that concern only itself, before the rest is applied

@@ -14,6 +14,7 @@ use crate::deadlock::Deadlock;
 use crate::functions::Answers;
 use crate::group::{Credit, Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
+use crate::lease::LeaseRun;
 use crate::live::Given;
 use crate::moves::StuckMigrations;
 use crate::parcels::Parcel;
@@ -71,6 +72,7 @@ struct Kept {
     session_groups: Vec<GroupIndex>,
     group_lanes: Vec<LaneId>,
     wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
+    leases: Vec<LeaseRun>,
     inputs: VecDeque<Given>,
     waiting_bytes: u64,
     planned: Option<Planned>,
@@ -153,12 +155,15 @@ impl KeptLane {
             mark,
             steps,
             requests,
+            lease_asks,
             commands,
             answers: _,
             refusal,
         } = lane;
-        let is_empty =
-            outbox.is_empty() && commands.is_empty() && parcels.iter().all(Parcel::is_empty);
+        let is_empty = outbox.is_empty()
+            && commands.is_empty()
+            && lease_asks.is_empty()
+            && parcels.iter().all(Parcel::is_empty);
         debug_assert!(is_empty, "no effect crosses a boundary");
         Self {
             id: *id,
@@ -194,6 +199,7 @@ impl KeptLane {
             steps: self.steps,
             requests: self.requests.clone(),
             commands: Vec::new(),
+            lease_asks: Vec::new(),
             answers: Answers::default(),
             refusal: self.refusal,
         }
@@ -262,6 +268,7 @@ impl World {
             session_groups: self.session_groups.clone(),
             group_lanes: self.group_lanes.clone(),
             wired_senders: self.wired_senders.clone(),
+            leases: self.leases.clone(),
             inputs: self.inputs.clone(),
             waiting_bytes: self.waiting_bytes,
             planned: self.planned.clone(),
@@ -307,6 +314,7 @@ impl World {
             session_groups: kept.session_groups.clone(),
             group_lanes: kept.group_lanes.clone(),
             wired_senders: kept.wired_senders.clone(),
+            leases: kept.leases.clone(),
             inputs: rules.kept_inputs(&kept.inputs),
             waiting_bytes: kept.waiting_bytes,
             planned: kept.planned.clone(),

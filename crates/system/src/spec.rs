@@ -6,6 +6,8 @@
 
 use crate::authority::{ContextSpec, GrantSpec};
 use crate::functions::HostImports;
+use crate::island::IslandSpec;
+use crate::lease::LeaseSpec;
 use crate::load::can_park_or_watch;
 use crate::start::{LaterModule, most_gap};
 use alloc::string::String;
@@ -233,6 +235,10 @@ pub struct MachineSpec {
     pub contexts: Vec<ContextSpec>,
     /// Grants of authority over time.
     pub grants: Vec<GrantSpec>,
+    /// Islands, in manifest order.
+    pub islands: Vec<IslandSpec>,
+    /// Leases of lanes that may be asked for, in manifest order.
+    pub leases: Vec<LeaseSpec>,
     /// Picks that are not the policy's, by lane and pick, ascending. Part of the model: exploration
     /// writes a schedule this way.
     pub deviations: Vec<(u16, Deviation)>,
@@ -271,6 +277,8 @@ impl MachineSpec {
             channels: Vec::new(),
             contexts: Vec::new(),
             grants: Vec::new(),
+            islands: Vec::new(),
+            leases: Vec::new(),
             deviations: Vec::new(),
             live: false,
             host: HostImports::default(),

@@ -212,7 +212,7 @@ impl MachineSpec {
     }
 
     /// The identity of a wired channel.
-    fn channel_id(&self, channel: usize) -> ChannelId {
+    pub(crate) fn channel_id(&self, channel: usize) -> ChannelId {
         let owner = self.channels[channel].owner;
         let before = self.channels[..channel].iter().filter(|of| of.owner == owner).count();
         ChannelId { owner, index: before as u32 }
@@ -263,6 +263,13 @@ impl World {
         frame: Frame,
         new: &NewSession,
     ) -> Result<Arc<MachineSpec>, GiveError> {
+        if let Some(lane) = new.lane
+            && let Some(lease) = self.lease_for(lane)
+        {
+            let (session, lease) = (new.name.clone(), lease.name.clone());
+            let error = Box::new(LoadError::LeasedLane { session, lane, lease });
+            return Err(GiveError::Setting { error });
+        }
         self.plan(frame, &new.module, |planned| {
             new.describe(planned)?;
             Ok(planned.sessions.len() - 1)
@@ -338,14 +345,14 @@ impl World {
         self.amend(|spec| described = new.describe(spec));
         debug_assert_eq!(described, Ok(()), "it was checked when it was given");
         let spec = self.spec.clone();
-        let (lane, hash) = (spec.sessions[id.0 as usize].placement.home(), &new.module.hash);
+        let (lane, hash) = (self.starting_lane(&spec, id), &new.module.hash);
         self.emit(&Event::Start {
             session: u64::from(id.0),
             lane: u64::from(lane),
             module: hash,
             name: new.name.as_bytes(),
         });
-        if let Err(error) = self.make(&spec, id) {
+        if let Err(error) = self.make(&spec, id, lane) {
             self.fail(error);
         }
         for (channel, of_spec) in spec.channels.iter().enumerate() {
@@ -360,10 +367,21 @@ impl World {
         self.planned_taken();
     }
 
-    /// The session's state and its first coroutine, on its lane.
-    fn make(&mut self, spec: &MachineSpec, id: SessionId) -> Result<(), LoadError> {
-        let session = &spec.sessions[id.0 as usize];
-        let (group, lane) = self.lane_positions[usize::from(session.placement.home())];
+    /// The lane that a session starts on: its own, or if that is leased one that is not.
+    fn starting_lane(&self, spec: &MachineSpec, id: SessionId) -> u16 {
+        let home = spec.sessions[id.0 as usize].placement.home();
+        if self.lane_ref(home).kernel.is_open() {
+            home
+        } else {
+            self.housekeeping(home).unwrap_or(0)
+        }
+    }
+
+    /// The session's state and its first coroutine, on this lane.
+    fn make(&mut self, spec: &MachineSpec, id: SessionId, lane: u16) -> Result<(), LoadError> {
+        let placement = Placement::Lane(lane);
+        let session = &SessionSpec { placement, ..spec.sessions[id.0 as usize].clone() };
+        let (group, lane) = self.lane_positions[usize::from(lane)];
         let mut state = make_session(spec, session, id, &mut Vec::new())?;
         state.input = InputQueue::new(Coming::Open, reads_stream(&spec.modules[session.module]));
         state.profile = self.new_profile();
@@ -408,6 +426,7 @@ impl World {
                 *handle
             } else {
                 let handle = self.add_sender(to, id, &spec.channels[channel].name);
+                self.lease_is_rewired(to);
                 known.insert(to, handle);
                 handle
             };

@@ -67,6 +67,8 @@ pub(crate) enum Wait {
     Input(Ticket),
     /// For another lane's answer at the wave's end.
     Lane,
+    /// For a lease, until it is active or denied.
+    Lease,
     /// For an unpark.
     Parked,
     /// For the embedder's reply to the ask of this number.

@@ -20,6 +20,7 @@ use crate::functions::HostCode;
 use crate::group::{Group, LaneState};
 use crate::index::{GroupIndex, LaneIndex};
 use crate::input::Recipient;
+use crate::lease::LeaseRun;
 use crate::live::{Given, Input, MOST_UNREAD_BYTES, MOST_UNREAD_EVENTS};
 use crate::moves::StuckMigrations;
 use crate::profile::FrameCosts;
@@ -177,6 +178,8 @@ pub struct World {
     pub(crate) session_groups: Vec<GroupIndex>,
     /// By session: the first lane of its group.
     pub(crate) group_lanes: Vec<LaneId>,
+    /// By lease of the description.
+    pub(crate) leases: Vec<LeaseRun>,
     /// By wired channel: the sessions with a port to it.
     pub(crate) wired_senders: BTreeMap<ChannelId, Vec<SessionId>>,
     /// Input events that are not delivered yet.
@@ -319,15 +322,24 @@ impl World {
                 self.lanes_mut().for_each(|lane| lane.kernel.align(at));
                 self.begin_wave();
             }
-            Phase::Frame => match self.find_deadlock() {
-                Some(deadlock) => {
-                    self.deadlock = Some(deadlock);
-                    self.end(sink, RunOutcome::Deadlock);
-                }
-                None => self.end_frame(sink),
-            },
+            Phase::Frame => self.leave_frame(sink),
         }
         Ok(self.stage())
+    }
+
+    /// Nothing can run in this frame any more: it ends, or the run. A lease that is on its way
+    /// takes a step before, which needs no wave.
+    fn leave_frame(&mut self, sink: &mut dyn Sink) {
+        if self.clock() < self.frame_end() && self.advance_leases() {
+            return;
+        }
+        match self.find_deadlock() {
+            Some(deadlock) => {
+                self.deadlock = Some(deadlock);
+                self.end(sink, RunOutcome::Deadlock);
+            }
+            None => self.end_frame(sink),
+        }
     }
 
     /// Ends the open wave: lanes see each other's effects.
@@ -358,6 +370,7 @@ impl World {
         self.finish_exchange();
         self.apply_commands();
         self.answer_session_waits();
+        let _ = self.advance_leases();
         if self.spec.steal {
             self.steal();
         }
@@ -411,6 +424,7 @@ impl World {
         self.emit(&Event::FrameStart { frame: frame.0 });
         if frame == Frame::ZERO {
             self.announce_contexts();
+            self.request_first_leases();
         }
         for group in &mut self.groups {
             group.frame = frame;
@@ -422,6 +436,7 @@ impl World {
                 lane.log_cap_events();
             }
         }
+        self.expire_leases();
         let mut given: Vec<SessionId> = Vec::new();
         let mut inputs = Vec::new();
         while let Some(Given { input, .. }) = self.inputs.pop_front_if(|given| given.frame <= frame)
@@ -524,11 +539,12 @@ impl World {
         self.phase = Phase::Boundary;
     }
 
-    /// The frame of the next sleeper, input event, or refill of a context or cap.
+    /// The frame of the next sleeper, input event, refill of a context or cap, or end of a lease.
     pub(crate) fn next_event(&mut self) -> Option<Frame> {
         let sleeper = self.lanes_mut().filter_map(|lane| lane.kernel.next_wake()).min();
         let refill = self.next_release().map(|at| Frame(at.0 / self.spec.frame_cycles.0));
-        let events = [sleeper, self.next_input(), refill, self.next_cap_refill()];
+        let lease = self.next_lease_event();
+        let events = [sleeper, self.next_input(), refill, self.next_cap_refill(), lease];
         events.into_iter().flatten().min()
     }
 

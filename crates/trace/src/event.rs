@@ -351,8 +351,10 @@ events! {
     FrameSync = 39 { frame: number }, "the frame ended: output is released";
     Outcome = 40 { outcome: number }, "the machine ended";
     Dropped = 41 { session: number, events: number }, "input events unread at the frame's end were dropped";
+    Lease = 42 { lease: number, state: number, reason: number, session: number, first: number, second: number }, "a lease of this lane is in another state: its position in the description, the state, why, the session in the way, and the numbers (rule 16)";
     CapThrottle = 43 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame in which its coroutines can run again";
     CapRefill = 44 { session: number, used: number, budget: number }, "a throttled or demoted session competes again on this lane: what it owes from its overrun, and the cap";
+    Noise = 45 { lease: number, operation: number, count: number }, "a leased lane had overhead that the holder of the lease did not cause: operations of this kind; the lease ends";
     CapDemote = 47 { session: number, used: number, budget: number, until: number }, "a session used up its cap on this lane: cycles used, the cap, and the frame until which its coroutines run only when no other is ready";
     Unpark = 48 { session: number, slot: number }, "the running coroutine unparked another of its session; on another lane from the wave's end on";
     Priority = 49 { session: number, slot: number, priority: number }, "a coroutine's priority was changed through the policy capability";

@@ -20,6 +20,7 @@
 mod budget;
 mod clock;
 mod context;
+mod lease;
 mod words;
 
 mod moment;
@@ -28,6 +29,7 @@ mod protobuf;
 mod perfetto;
 
 pub use budget::Budget;
+pub use lease::{lease, missing as missing_evidence};
 pub use moment::{CoroutineSlot, Moment, Moments, Slice};
 pub use perfetto::{Names, Perfetto};
 pub use words::{OUTCOMES, SESSION_OUTCOMES, describe, first_different_byte};

@@ -6,10 +6,12 @@
 //! `trace_packet.proto`, `track_event.proto` and `track_descriptor.proto`.
 
 use crate::budget::{Budget, Budgets};
+use crate::lease::lease;
 use crate::moment::{CoroutineSlot, Moment, Slice};
 use crate::protobuf::Message;
 use crate::words::{block_reason, describe};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wavelock_kernel::LeasePhase;
 use wavelock_trace::{Event, StopCode};
 
 /// The names of tracks.
@@ -21,6 +23,8 @@ pub struct Names {
     pub lanes: u16,
     /// Names of contexts, by lane and slot.
     pub contexts: BTreeMap<(u16, u64), String>,
+    /// Leases, by their position in the description.
+    pub leases: Vec<String>,
 }
 
 impl Names {
@@ -31,6 +35,22 @@ impl Names {
             .ok()
             .and_then(|at| self.sessions.get(at))
             .map_or_else(|| format!("session {number}"), Clone::clone)
+    }
+
+    /// The name of a lease.
+    #[must_use]
+    pub fn lease(&self, number: u64) -> String {
+        let name = usize::try_from(number).ok().and_then(|at| self.leases.get(at));
+        name.map_or_else(|| format!("lease {number}"), |name| format!("lease {name}"))
+    }
+
+    /// One line of text about an event of a lane.
+    #[must_use]
+    pub fn describe(&self, lane: u16, event: &Event<'_>) -> String {
+        if let Event::Lease { lease: number, .. } | Event::Noise { lease: number, .. } = *event {
+            return lease(event, &self.lease(number), &|session| self.session(session));
+        }
+        describe(event, &|session| self.session(session), &|slot| self.context(lane, slot))
     }
 
     /// Takes the name of a session that starts while the machine runs.
@@ -82,12 +102,13 @@ const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
 /// Track numbers: one for the machine, then lanes, then sessions, then contexts and their budgets,
-/// then coroutines.
+/// then leases, then coroutines.
 const MACHINE: u64 = 1;
 const LANES: u64 = 1 << 16;
 const SESSIONS: u64 = 1 << 32;
 const CONTEXTS: u64 = 1 << 48;
 const BUDGETS: u64 = 1 << 49;
+const LEASES: u64 = 1 << 50;
 
 fn coroutine_track(coroutine: CoroutineSlot) -> u64 {
     1 << 63 | (coroutine.session & 0x3fff_ffff) << 32 | coroutine.slot & 0xffff_ffff
@@ -127,6 +148,8 @@ pub struct Perfetto {
     /// Context events of that slice: whether at its end, the track, the text.
     about_time: Vec<(bool, u64, String)>,
     budgets: Budgets,
+    /// Leases whose track has an open slice.
+    leased: BTreeSet<u64>,
     flows: u64,
 }
 
@@ -145,6 +168,7 @@ impl Perfetto {
             inside: Vec::new(),
             about_time: Vec::new(),
             budgets: Budgets::default(),
+            leased: BTreeSet::new(),
             flows: 0,
         };
         made.track(MACHINE, "machine", None);
@@ -234,14 +258,41 @@ impl Perfetto {
         }
     }
 
+    /// Writes the state of a lease on a track of its own: a slice for each state that it is in for
+    /// some time, an instant for its end or denial.
+    fn lease_event(&mut self, at: u64, event: &Event<'_>, text: &str) {
+        let (number, state) = match *event {
+            Event::Lease { lease, state, .. } => (lease, state),
+            Event::Noise { lease, .. } => (lease, u64::MAX),
+            _ => return,
+        };
+        let track = LEASES | number & 0xffff_ffff;
+        if !self.tracks.contains(&track) {
+            let name = self.names.lease(number);
+            self.track(track, &name, None);
+        }
+        let phase = u8::try_from(state).ok().and_then(LeasePhase::from_code);
+        if phase.is_some() && self.leased.remove(&number) {
+            self.event(at, track, SLICE_END, "", Message::new());
+        }
+        match phase {
+            Some(LeasePhase::Released | LeasePhase::Denied) | None => {
+                self.event(at, track, INSTANT, text, Message::new());
+            }
+            Some(phase) => {
+                self.leased.insert(number);
+                let details = Message::new().message(field::ANNOTATION, &annotation("why", text));
+                self.event(at, track, SLICE_BEGIN, phase.name(), details);
+            }
+        }
+    }
+
     /// Writes one moment.
     pub fn moment(&mut self, moment: &Moment<'_>) {
         match *moment {
             Moment::Boundary { at, event } => {
                 self.names.learn(&event);
-                let text = describe(&event, &|session| self.names.session(session), &|slot| {
-                    self.names.context(0, slot)
-                });
+                let text = self.names.describe(0, &event);
                 self.event(at, MACHINE, INSTANT, &text, Message::new());
             }
             Moment::Event { lane, at, by, event } => self.lane_event(lane, at, by, &event),
@@ -364,9 +415,8 @@ impl Perfetto {
             }
             _ => {}
         }
-        let text = describe(event, &|session| self.names.session(session), &|slot| {
-            self.names.context(lane, slot)
-        });
+        let text = self.names.describe(lane, event);
+        self.lease_event(at, event, &text);
         self.context_event(lane, at, by.is_some(), event, &text);
         match by {
             Some(_) => self.inside.push((at, text, begins, ends)),

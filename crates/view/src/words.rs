@@ -1,6 +1,7 @@
 //! Events as text: the only place where events become text. Elsewhere: events about contexts are in
 //! `context`.
 
+use crate::lease::lease;
 use wavelock_abi::{Errno, FaultCode};
 use wavelock_kernel::{BlockReason, WakeSource};
 use wavelock_trace::Event;
@@ -79,6 +80,9 @@ pub fn describe(
                 word(SESSION_OUTCOMES, outcome),
                 exit as u32 as i32
             )
+        }
+        Event::Lease { lease: number, .. } | Event::Noise { lease: number, .. } => {
+            lease(event, &format!("lease {number}"), session)
         }
         Event::Timers { woken } => format!("{woken} sleeping coroutines woke"),
         Event::FrameStart { frame } => format!("frame {frame} starts"),

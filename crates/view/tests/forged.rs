@@ -51,7 +51,12 @@ fn events_with_any_numbers_are_shown() {
         (0..=u8::MAX).filter(|tag| (0..20).any(|_| event(*tag, random).is_some())).collect();
     for seed in 0..3_000 {
         let random = &mut Random(seed);
-        let names = Names { sessions: vec!["one".to_owned()], lanes: 2, contexts: BTreeMap::new() };
+        let names = Names {
+            sessions: vec!["one".to_owned()],
+            lanes: 2,
+            contexts: BTreeMap::new(),
+            leases: Vec::new(),
+        };
         let (mut moments, mut writer) =
             (Moments::new(2, ENDS[random.below(ENDS.len())]), Perfetto::new(names));
         moments.begin(1);

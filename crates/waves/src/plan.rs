@@ -93,6 +93,7 @@ pub(crate) fn lane_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
         group: LaneId(0),
         sessions: 0,
         has_work: false,
+        leased: None,
     };
     lanes.clear();
     lanes.resize(usize::from(world.spec().lanes), unknown);
@@ -101,8 +102,9 @@ pub(crate) fn lane_facts(world: &World, lanes: &mut Vec<LaneFacts>) {
         let (set_version, sessions, has_work) =
             (group.set_version(), group.session_count(), group.has_work());
         for (lane, ready_digest) in group.lanes() {
+            let leased = world.leased_to(lane);
             lanes[usize::from(lane.0)] =
-                LaneFacts { ready_digest, set_version, group: first, sessions, has_work };
+                LaneFacts { ready_digest, set_version, group: first, sessions, has_work, leased };
         }
     }
 }

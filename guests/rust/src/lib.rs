@@ -564,3 +564,68 @@ fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { raw::log(line.as_bytes().as_ptr(), line.as_bytes().len()) };
     core::arch::wasm32::unreachable()
 }
+
+/// Leases: a lane for one coroutine alone, for sessions with `[[grant]] of = "isolation"`.
+pub mod lease {
+    use super::{Code, check};
+
+    /// The imports, as the interface defines them.
+    #[allow(missing_docs)]
+    pub mod raw {
+        #[link(wasm_import_module = "wavelock")]
+        unsafe extern "C" {
+            pub fn lease_request(isolation: i32, name: *const u8, length: usize) -> i32;
+            pub fn lease_revoke(lease: i32) -> i32;
+            pub fn lease_state(lease: i32, state: *mut i64) -> i32;
+        }
+    }
+
+    /// The state of a lease, as `lease_state` writes it; `session` and `began` are -1 for none.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    #[repr(C)]
+    pub struct State {
+        /// 1 requested, 2 draining, 3 flushing, 4 active, 5 revoking, 6 released, 7 denied.
+        pub state: i64,
+        /// Of its end, or the evidence that was missing.
+        pub reason: i64,
+        /// The session in the way.
+        pub session: i64,
+        /// How many of it are.
+        pub count: i64,
+        /// The lane's clock at its activation.
+        pub began: i64,
+        /// The lane's clock at its end.
+        pub ended: i64,
+        /// Cycles that its revocation took.
+        pub revocation: i64,
+        /// Scheduler operations of others.
+        pub noise: i64,
+    }
+
+    /// A lease that is active, or was.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Lease(i32);
+
+    impl Lease {
+        /// Asks for a lease of the machine, with the isolation capability; waits until it is active
+        /// or denied.
+        pub fn request(isolation: i32, name: &str) -> Result<Self, Code> {
+            // SAFETY: the name is valid for reads of its length.
+            check(unsafe { raw::lease_request(isolation, name.as_ptr(), name.len()) }).map(Self)
+        }
+
+        /// Ends it; ending twice is ending once.
+        pub fn revoke(self) -> Result<(), Code> {
+            // SAFETY: it takes numbers alone.
+            check(unsafe { raw::lease_revoke(self.0) }).map(drop)
+        }
+
+        /// Its state.
+        pub fn state(self) -> Result<State, Code> {
+            let mut state = State::default();
+            // SAFETY: the state is eight numbers, valid for writes.
+            check(unsafe { raw::lease_state(self.0, (&raw mut state).cast()) })?;
+            Ok(state)
+        }
+    }
+}

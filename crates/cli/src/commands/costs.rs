@@ -9,12 +9,12 @@ use super::summary::{self, Unfinished};
 use crate::manifest::grouped;
 use crate::report::{
     ChannelRow, ContextRow, CoroutineId, CoroutineRow, ExecutedRow, FORMAT, FrameSample,
-    FunctionRow, GroupRow, Inversions, LISTED, Metric, ModelRow, OperationRow, Others, Recorder,
-    Report, SessionCosts, Stops, VERSION, WavesRow, most_costly,
+    FunctionRow, GroupRow, Inversions, IslandRow, LISTED, MemberRow, Metric, ModelRow,
+    OperationRow, Others, Recorder, Report, SessionCosts, Stops, VERSION, WavesRow, most_costly,
 };
 use wavelock_abi::{COST_TABLE_VERSION, SCHEDULER_COSTS_V1, SchedulerOperation, SessionId};
 use wavelock_debug::function_name;
-use wavelock_system::{FrameCosts, RunSummary, World};
+use wavelock_system::{FrameCosts, Island, RunSummary, World};
 use wavelock_trace::{Event, EventReader};
 
 /// Cycles used in one coroutine slot of a session.
@@ -240,6 +240,7 @@ impl Collector {
             metrics,
             waves: waves_row(world, run),
             contexts,
+            islands: island_rows(world),
             inversions: self.inversions.finish(),
             contexts_not_kept,
         })
@@ -292,6 +293,40 @@ fn waves_row(world: &World, run: &RunSummary) -> WavesRow {
 }
 
 /// Every context that exists or existed, and how many were left out.
+/// The islands of the machine as they are now.
+fn island_rows(world: &World) -> Vec<IslandRow> {
+    let session = |session: SessionId| world.spec().sessions[session.0 as usize].name.clone();
+    let row = |island: Island| match island.state {
+        Err(lost) => IslandRow {
+            name: island.name,
+            degraded: Some(lost.to_string()),
+            ..IslandRow::default()
+        },
+        Ok(summary) => IslandRow {
+            period_cycles: summary.period.0,
+            deadline_cycles: summary.deadline.0,
+            path_cycles: summary.longest().0,
+            memory_pages: summary.pages,
+            members: summary
+                .members
+                .iter()
+                .map(|member| MemberRow {
+                    session: session(member.session),
+                    context: member.context.clone(),
+                    lane: member.lane.0,
+                    step_cycles: member.need.step.0,
+                    steps: member.need.steps,
+                    need_cycles: member.need.total().0,
+                    budget_cycles: member.budget.0,
+                })
+                .collect(),
+            name: island.name,
+            degraded: None,
+        },
+    };
+    world.islands().into_iter().map(row).collect()
+}
+
 fn context_rows(world: &World) -> (Vec<ContextRow>, u64) {
     let (accounts, dropped) = world.context_accounts();
     let session = |id: SessionId| {

@@ -42,6 +42,8 @@ struct WhyObject<'a> {
     inversion: Option<InversionObject<'a>>,
     next_wake: Option<&'a str>,
     context: Option<ContextObject<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    leases: &'a [String],
     lately: &'a [String],
 }
 
@@ -195,6 +197,7 @@ fn object(why: &Why) -> WhyObject<'_> {
         }),
         next_wake: why.next_wake.as_deref(),
         context: why.context.as_ref().map(context_object),
+        leases: &why.leases,
         lately: &why.lately,
     }
 }

@@ -107,6 +107,7 @@ pub(super) fn names(spec: &MachineSpec) -> Names {
         sessions: spec.sessions.iter().map(|session| session.name.clone()).collect(),
         lanes: spec.lanes,
         contexts,
+        leases: spec.leases.iter().map(|lease| lease.name.clone()).collect(),
     }
 }
 

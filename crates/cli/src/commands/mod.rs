@@ -6,6 +6,7 @@
 
 mod certify;
 mod costs;
+mod ctl;
 mod debug;
 mod differ;
 mod drive;
@@ -25,6 +26,7 @@ mod output;
 mod replay;
 mod report;
 mod run;
+mod serve;
 mod shares;
 mod snapshot;
 mod soak;
@@ -94,6 +96,8 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Explore(arguments) => explore::explore(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Export(arguments) => export::export(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Ctl(arguments) => ctl::ctl(&arguments),
         Command::Completions(arguments) => generate::completions(&arguments),
         Command::Man(arguments) => generate::man(&arguments),
     }
@@ -115,7 +119,8 @@ fn wants_json(command: &Command) -> bool {
         Command::Explore(arguments) => arguments.json,
         Command::Lab(arguments) => arguments.json,
         Command::Export(arguments) => arguments.json,
-        Command::Completions(_) | Command::Man(_) => false,
+        Command::Ctl(arguments) => arguments.json,
+        Command::Serve(_) | Command::Completions(_) | Command::Man(_) => false,
     }
 }
 

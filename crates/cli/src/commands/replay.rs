@@ -22,7 +22,7 @@ use wavelock_replay::{
 };
 use wavelock_system::{RunOutcome, SessionOutcome};
 use wavelock_trace::{ChunkError, TraceError, read_frames};
-use wavelock_view::{Names, describe, first_different_byte};
+use wavelock_view::{Names, first_different_byte};
 use wavelock_waves::{EnvelopeDiff, FailureClass, OrderClass, RunView, SessionView};
 
 /// The verdict for a truncated trace, in `--json`.
@@ -170,9 +170,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Exit, Failure> {
 fn in_words(found: &Divergence, names: [&Names; 2]) -> [String; 2] {
     let lane = found.lane.unwrap_or(0);
     let tell = |had: &Occurrence, names: &Names| match had.event() {
-        Some(event) => {
-            describe(&event, &|session| names.session(session), &|slot| names.context(lane, slot))
-        }
+        Some(event) => names.describe(lane, &event),
         None => had.to_string(),
     };
     let [one, two] = [(&found.recorded, names[0]), (&found.replayed, names[1])]

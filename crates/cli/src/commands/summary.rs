@@ -3,20 +3,21 @@
 use super::sources::Sources;
 use crate::manifest::grouped;
 use crate::report::{
-    CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, LiveRow,
-    ServiceRow, SessionSummary, StuckRow, Summary, Telemetry, UnreadRow, WaitRow,
+    CallerRow, CapRow, CoroutineCounts, CycleRow, DeadlockRow, FaultRow, KillRow, LeaseRow,
+    LiveRow, ServiceRow, SessionSummary, StuckRow, Summary, Telemetry, UnreadRow, WaitRow,
 };
 use crate::table::{Align, Table, plural, share};
 use anstyle::AnsiColor;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use wavelock_abi::{ChannelId, CoroutineName, FaultCode, SessionId};
+use wavelock_abi::{ChannelId, CoroutineName, Cycles, FaultCode, SessionId};
 use wavelock_debug::{function_name, kill_text, show};
-use wavelock_kernel::{CapOverrun, CapState, MoveBan};
+use wavelock_kernel::{CapOverrun, CapState, LeaseEnd, LeasePhase, MoveBan};
 use wavelock_system::{
-    CapSummary, Deadlock, FaultRecord, KillRecord, KillRule, LostStack, RunOutcome, RunSummary,
-    SessionOutcome, StuckMigrations, UnreadInput, WaitTarget, Waiting, World,
+    CapSummary, Deadlock, FaultRecord, KillRecord, KillRule, LeaseSummary, LostStack, RunOutcome,
+    RunSummary, SessionOutcome, StuckMigrations, UnreadInput, WaitTarget, Waiting, World,
 };
+use wavelock_view::missing_evidence;
 
 /// Maximum rows of sessions, faults and waits in the text; the object has all.
 const SHOWN: usize = 16;
@@ -82,10 +83,44 @@ pub(super) fn object(
             .collect(),
         lanes: super::lanes::rows(world),
         services: services(run),
+        leases: world.leases().iter().map(|lease| lease_object(world, lease)).collect(),
         stuck_migrations: world.stuck_migrations().map(|stuck| stuck_object(world, &stuck)),
         trace_bytes: None,
         deadlock: world.deadlock().map(|deadlock| deadlock_object(world, deadlock)),
         telemetry,
+    }
+}
+
+fn lease_object(world: &World, lease: &LeaseSummary) -> LeaseRow {
+    let named = |session: u32| session_name(world, SessionId(session)).to_owned();
+    let state = lease.state;
+    let missing = state.and_then(|state| state.missing).map(|missing| {
+        let session = missing.session.map(named);
+        let evidence = missing.evidence as u64;
+        missing_evidence(evidence, session.as_deref(), missing.count, missing.until)
+    });
+    let ended = state.and_then(|state| state.ended).map(|end| end.meaning().to_owned());
+    let lane = world.look_at_lane(lease.lane).map_or(Cycles::ZERO, |lane| lane.clock);
+    let current = state.filter(|state| state.phase == LeasePhase::Active);
+    let current = current.and_then(|state| state.began).map_or(0, |began| lane.0 - began.0);
+    let ends = LeaseEnd::ALL.iter().zip(lease.counts.ends);
+    let ends = ends.filter(|(_, count)| *count > 0);
+    LeaseRow {
+        name: lease.name.clone(),
+        session: named(lease.session.0),
+        context: lease.context.clone(),
+        lane: lease.lane.0,
+        state: state.map_or(LeasePhase::Free, |state| state.phase).name().to_owned(),
+        reason: missing.or(ended),
+        requests: lease.counts.requests,
+        activations: lease.counts.activations,
+        denials: lease.counts.denials,
+        ends: ends.map(|(end, count)| (end.name().to_owned(), count)).collect(),
+        quiet_cycles: lease.counts.quiet.0 + current,
+        noise: lease.counts.noise + lease.noise,
+        bound_cycles: lease.bound.0,
+        longest_revocation_cycles: lease.counts.longest_latency.0,
+        late: lease.counts.late,
     }
 }
 
@@ -342,6 +377,10 @@ fn target_text(world: &World, target: &WaitTarget) -> String {
         WaitTarget::Input => "input".to_owned(),
         WaitTarget::Reply(function) => reply_text(world, *function),
         WaitTarget::Unpark(_) => "an unpark".to_owned(),
+        WaitTarget::Lease(lease) => match world.spec().leases.get(*lease) {
+            Some(lease) => format!("lease {}", lease.name),
+            None => "a lease".to_owned(),
+        },
         WaitTarget::Session(session) => {
             format!("the end of session {}", session_name(world, *session))
         }
@@ -429,6 +468,7 @@ pub(super) fn print(
     print_kills(&mut text, run, &object);
     print_missed_ports(&mut text, &object);
     print_caps(&mut text, &object);
+    print_leases(&mut text, &object);
     if let Some(stuck) = &object.stuck_migrations {
         let note = AnsiColor::Yellow.on_default().bold();
         let _ = writeln!(text, "{note}stuck{note:#}: {}", stuck.text());
@@ -569,6 +609,19 @@ fn print_caps(text: &mut String, object: &Summary) {
     let hidden = caps.count().saturating_sub(SHOWN);
     if hidden > 0 {
         let _ = writeln!(text, "and {} (--json lists all)", plural(hidden as u64, "other cap"));
+    }
+}
+
+/// Names the leases that were asked for.
+fn print_leases(text: &mut String, object: &Summary) {
+    let note = AnsiColor::Yellow.on_default().bold();
+    let asked = object.leases.iter().filter(|lease| lease.requests > 0);
+    for lease in asked.clone().take(SHOWN) {
+        let _ = writeln!(text, "{note}lease{note:#}: {}", lease.text());
+    }
+    let hidden = asked.count().saturating_sub(SHOWN);
+    if hidden > 0 {
+        let _ = writeln!(text, "and {} (--json lists all)", plural(hidden as u64, "other lease"));
     }
 }
 

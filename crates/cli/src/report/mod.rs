@@ -6,6 +6,8 @@
 
 mod contexts;
 mod inversions;
+mod islands;
+mod leases;
 mod model;
 mod print;
 mod profile;
@@ -14,6 +16,8 @@ mod waves;
 
 pub use contexts::{ContextRow, ExecutedRow};
 pub use inversions::{InversionRow, Inversions};
+pub use islands::{IslandRow, MemberRow};
+pub use leases::LeaseRow;
 pub use model::{
     CallerRow, CapRow, CoroutineCounts, CoroutineId, CoroutineRow, CycleRow, DeadlockRow,
     DroppedRow, FORMAT, FaultRow, FunctionRow, KillRow, LISTED, LaneRow, LiveRow, Metric,

@@ -7,6 +7,8 @@
 
 use super::contexts::ContextRow;
 use super::inversions::InversionRow;
+use super::islands::IslandRow;
+use super::leases::LeaseRow;
 use super::waves::WavesRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -381,6 +383,9 @@ pub struct Summary {
     /// Counted sessions together: the instances of one `[[session]]` with `count`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub services: Vec<ServiceRow>,
+    /// Leases of the description; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub leases: Vec<LeaseRow>,
     /// Steals that took nothing because of a coroutine that may not move, if there were any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stuck_migrations: Option<StuckRow>,
@@ -694,6 +699,9 @@ pub struct Report {
     /// The contexts, lane by lane, revoked ones first; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub contexts: Vec<ContextRow>,
+    /// The islands; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub islands: Vec<IslandRow>,
     /// Priority inversions; absent if there were none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub inversions: Vec<InversionRow>,

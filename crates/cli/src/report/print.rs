@@ -2,7 +2,7 @@
 
 use super::model::{Metric, Report, SessionCosts};
 use super::profile::Verdict;
-use super::{contexts, inversions, waves};
+use super::{contexts, inversions, islands, leases, waves};
 use crate::manifest::grouped;
 use crate::table::{Align, Table, plural, share};
 use anstyle::{AnsiColor, Style};
@@ -27,6 +27,9 @@ pub fn print_report(report: &Report, verdicts: &[Verdict], top: u64) -> String {
     );
     section(&mut text, "Contexts", &contexts::contexts(report, top));
     section(&mut text, "Time of contexts", &contexts::executed(report, top));
+    section(&mut text, "Islands", &islands::islands(report, top));
+    text.push_str(&islands::degraded(report));
+    section(&mut text, "Leases", &leases::leases(report, top));
     section(&mut text, "Priority inversions", &inversions::table(report, top));
     text.push_str(&inversions::donations(report, top));
     section(&mut text, "Groups that waves waited for", &waves::groups(report, top));

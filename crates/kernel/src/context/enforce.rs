@@ -83,11 +83,13 @@ impl Lane {
     /// The first key of the tier, with the server in it if best effort is runnable.
     fn tier_first(&mut self) -> Option<Key> {
         let (clock, ready, is_current) = (self.clock, self.ready_count(), self.current != NIL);
+        let is_quiet = self.is_quiet();
         let tier = self.tier_mut();
         let is_best_effort_runnable =
             ready > tier.queued() || is_current && tier.payer == Payer::BestEffort;
         tier.server.roll(Cycles(clock));
-        if !is_best_effort_runnable {
+        // A leased lane has no best effort to serve but its own holder, demoted.
+        if !is_best_effort_runnable || is_quiet {
             tier.server.state.active = None;
         } else if tier.server.state.active.is_none()
             && let Some(start) = tier.server.latest_start()
@@ -141,6 +143,10 @@ impl Lane {
         }
         let streak = self.ready.streak;
         let (_, _, switched) = self.take(slot);
+        self.caused_by(slot, SchedulerOperation::Pick);
+        if switched {
+            self.caused_by(slot, SchedulerOperation::Switch);
+        }
         let Some(context) = context else { return Some(switched) };
         // A pick of the tier does not count for the policy.
         self.ready.streak = streak;
@@ -160,6 +166,7 @@ impl Lane {
             && at <= self.clock
         {
             self.book(SchedulerOperation::Refill);
+            self.caused_by_context(context, SchedulerOperation::Refill);
             self.replenish(context);
         }
         let clock = self.clock;
@@ -167,6 +174,7 @@ impl Lane {
             && deadline < clock
         {
             self.book(SchedulerOperation::Timer);
+            self.caused_by_context(context, SchedulerOperation::Timer);
             self.tier_mut().ready.remove(context);
             self.miss(context);
             self.tier_mut().push_ready(context);
@@ -175,6 +183,7 @@ impl Lane {
             && self.tier_mut().context(context).is_late(clock)
         {
             self.book(SchedulerOperation::Timer);
+            self.caused_by_context(context, SchedulerOperation::Timer);
             self.miss(context);
         }
     }

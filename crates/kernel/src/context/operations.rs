@@ -281,6 +281,7 @@ impl Lane {
 
     /// Separates a context from its holder and removes it from the tier's heaps.
     pub(crate) fn detach_holder(&mut self, context: u32) {
+        self.lease_loses_target(context);
         let tier = self.tier_mut();
         let Context { holder, phase, .. } = *tier.context(context);
         tier.take_out(context, ContextPhase::Idle);

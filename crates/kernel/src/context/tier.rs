@@ -21,6 +21,7 @@ use super::{
     CONTEXT_CAP, ContextCounts, ContextEvent, ContextEventKind, ContextParameters, ContextPhase,
     ContextRefusal, ContextSettings, FAIR_SERVER, Notification, Terms,
 };
+use crate::lease::Lease;
 use crate::record::NIL;
 use crate::room::Room;
 use crate::types::{Refusal, Tag};
@@ -172,6 +173,8 @@ pub(crate) struct Tier {
     /// Coroutines that lost their context and may not run without one.
     pub(crate) stranded: u32,
     pub(crate) events: Room<ContextEvent>,
+    /// The place for a lease, on lanes that may be leased.
+    pub(crate) lease: Option<Lease>,
     /// Which coroutine ran on which context, if that is recorded.
     pub(crate) books: Option<alloc::boxed::Box<super::books::Books>>,
 }
@@ -211,6 +214,7 @@ impl Tier {
             sequence: 0,
             stranded: 0,
             events: Room::new(),
+            lease: None,
             books: None,
         }
     }

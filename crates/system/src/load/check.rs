@@ -70,6 +70,12 @@ pub(crate) fn check_references(spec: &MachineSpec) -> Result<(), LoadError> {
         let by = || format!("context `{}`", context.name);
         refer("session", context.session.0 as usize, sessions, by)?;
     }
+    for lease in &spec.leases {
+        let by = || format!("lease `{}`", lease.name);
+        refer("session", lease.session.0 as usize, sessions, by)?;
+        refer("context", lease.context, spec.contexts.len(), by)?;
+        lease.wakes.iter().try_for_each(|&wake| refer("channel", wake, channels, by))?;
+    }
     for grant in &spec.grants {
         refer("session", grant.session.0 as usize, sessions, || "a grant".into())?;
     }

@@ -5,6 +5,8 @@
 
 use super::{MAX_LANES, MOST_CYCLES, MOST_PERIOD_FRAMES};
 use crate::errors::errors;
+use crate::island::IslandRefusal;
+use crate::lease::LeaseError;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -100,6 +102,23 @@ errors! {
             /// The other.
             second: u64,
         } => "sessions {first} and {second} are both named `{name}`: give each a name of its own",
+        /// A lease that cannot be.
+        Lease {
+            /// The lease.
+            lease: String,
+            /// Why not.
+            error: LeaseError,
+        } => "lease `{lease}` cannot be: {error}",
+        /// A session is started on a lane that may be leased.
+        LeasedLane {
+            /// The session.
+            session: String,
+            /// The lane.
+            lane: u16,
+            /// The lease.
+            lease: String,
+        } => "session `{session}` is for lane {lane}, which lease `{lease}` keeps for its holder: \
+              give it another lane, or none",
         /// Input events are not in the order of their frames.
         InputOrder {
             /// The first that comes too late.
@@ -235,6 +254,13 @@ errors! {
             lanes: Vec<u16>,
         } => "context `{context}` may be on lanes {lanes:?}, and its session stays on lane {lane}: leave out the session's `lane` or \
               `lanes`, add lane {lane} to those of the context, or give all contexts of the session the same lanes",
+        /// An island of the manifest was refused.
+        Island {
+            /// The island.
+            island: String,
+            /// Why, with the numbers.
+            refusal: IslandRefusal,
+        } => "island `{island}` is not admitted ({}): {refusal}" (refusal.stage().name()),
         /// A lane of a context's mask does not exist, or is listed twice.
         Mask {
             /// The context.

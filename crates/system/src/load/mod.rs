@@ -23,6 +23,7 @@ pub(crate) use link::{can_park_or_watch, make_session, reads_stream_only as read
 use crate::group::Group;
 use crate::index::{LaneIndex, SessionIndex};
 use crate::input::{Coming, InputEvent, InputQueue, Recipient};
+use crate::lease::LeaseRun;
 use crate::live::Given;
 use crate::random::Key;
 use crate::session::SessionState;
@@ -85,6 +86,7 @@ impl World {
         let placed = of_masks.as_ref().unwrap_or(&spec);
         let mut warnings = Vec::new();
         let mut groups = wire::make_groups(placed, keep_events);
+        crate::lease::check_leases(placed, &groups)?;
         let lane_positions = groups[0].shared.lane_positions.clone();
         let mut session_groups = Vec::with_capacity(spec.sessions.len());
         let coming = events_coming(&inputs, placed.sessions.len());
@@ -106,7 +108,13 @@ impl World {
             session_groups.iter().map(|&group| LaneId(groups[group].lanes[0].id)).collect();
         crate::cap::set_caps(placed, &mut groups, &lane_positions)?;
         crate::context::grant(placed, &mut groups, &lane_positions)?;
+        // Control inputs may take from an island what it was admitted with.
+        if spec.origin.is_none() {
+            crate::island::admit_all(placed)?;
+        }
+        crate::lease::reserve(placed, &mut groups, &lane_positions);
         let wired_senders = wire::wire(placed, &mut groups, &lane_positions, &session_groups);
+        let spec_leases = alloc::vec![LeaseRun::default(); spec.leases.len()];
         let digest = RunDigest::new(&spec.identity());
         let until = if spec.live { Frame::ZERO } else { Frame(u64::MAX) };
         let peak = groups.iter().map(|group| group.live).sum();
@@ -121,6 +129,7 @@ impl World {
             lane_positions,
             session_groups,
             group_lanes,
+            leases: spec_leases,
             wired_senders,
             replies: BTreeSet::new(),
             waiting_bytes: inputs.iter().map(|event| event.bytes.len() as u64).sum(),

@@ -38,10 +38,16 @@ pub(super) fn place(spec: &MachineSpec) -> Result<Option<MachineSpec>, LoadError
 }
 
 impl MachineSpec {
+    /// The same description with every session where loading places it; none of its own if nothing
+    /// is placed.
+    pub(crate) fn placed(&self) -> Option<Self> {
+        place(self).ok().flatten()
+    }
+
     /// By context of the description: the lane that loading puts it on.
     #[must_use]
     pub fn context_lanes(&self) -> Vec<LaneId> {
-        let placed = place(self).ok().flatten();
+        let placed = self.placed();
         let sessions = &placed.as_ref().unwrap_or(self).sessions;
         let session_of = |context: &ContextSpec| sessions.get(context.session.0 as usize);
         let home = |context| session_of(context).map_or(0, |session| session.placement.home());

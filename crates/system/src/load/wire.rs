@@ -58,6 +58,7 @@ pub(super) fn make_groups(spec: &MachineSpec, keep_events: bool) -> Vec<Box<Grou
         lane_positions: lane_positions.clone(),
         rules: Default::default(),
         host: Host { imports: Arc::new(spec.host.clone()), code: None },
+        leases: spec.shared_leases(),
     });
     let mut groups: Vec<Box<Group>> =
         sizes.iter().map(|_| Box::new(Group::new(shared.clone(), spec.sessions.len()))).collect();

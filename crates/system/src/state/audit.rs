@@ -41,6 +41,7 @@ impl World {
                 && caller.lane < self.spec.lanes
         };
         self.audit_caps()?;
+        self.audit_leases()?;
         for group in &self.groups {
             audit_lanes(group)?;
             for (at, state) in group.sessions.iter().enumerate() {
@@ -78,6 +79,42 @@ impl World {
 }
 
 impl World {
+    /// A lane has a lease of the description that is for it, and whoever waits for one is its
+    /// waiter.
+    fn audit_leases(&self) -> Result<(), StateError> {
+        for (lane, state) in self.lanes().filter_map(|lane| Some((lane.id, lane.kernel.lease()?))) {
+            let spec = self.spec.leases.get(state.name as usize);
+            let is_own = spec.is_some_and(|spec| {
+                self.session_ref(spec.session).home() == lane && spec.session.0 == state.session
+            });
+            if state.generation > 0 && !is_own {
+                return Err(unfit(SessionId(state.session), "the lease of a lane"));
+            }
+            let owner = state.owner.map(SessionId);
+            if owner.is_some_and(|owner| self.session_groups.get(owner.0 as usize).is_none()) {
+                return Err(unfit(SessionId(0), "the owner of a lease"));
+            }
+        }
+        let mut waiters: Vec<CoroutineName> =
+            self.leases.iter().filter_map(|lease| lease.waiter).collect();
+        waiters.sort_unstable();
+        let unknown =
+            |name: &&CoroutineName| self.session_groups.get(name.session.0 as usize).is_none();
+        if waiters.iter().find(unknown).is_some() || waiters.windows(2).any(|two| two[0] == two[1])
+        {
+            return Err(unfit(SessionId(0), "a coroutine that waits for a lease"));
+        }
+        for state in self.groups.iter().flat_map(|group| &group.sessions) {
+            for (slot, task) in state.tasks.iter_live() {
+                let name = state.coroutine_name(slot);
+                if task.wait == Wait::Lease && waiters.binary_search(&name).is_err() {
+                    return Err(unfit(state.id, "a coroutine that waits for a lease"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Each capped session has its part of the cap on each of its lanes, and nothing else has one.
     fn audit_caps(&self) -> Result<(), StateError> {
         let mut expected = 0;
@@ -167,8 +204,8 @@ fn audit_wait(
     waits: &mut Vec<Queued>,
 ) -> Option<Option<BlockReason>> {
     use HostOperation::{
-        Accept, Call, Cancel, FdRead, Join, Park, Recv, RecvBytes, Select, Send, SendBytes, Serve,
-        SessionWait,
+        Accept, Call, Cancel, FdRead, Join, LeaseRequest, LeaseRevoke, Park, Recv, RecvBytes,
+        Select, Send, SendBytes, Serve, SessionWait,
     };
     if task.wait.is_none() {
         return Some(None);
@@ -210,13 +247,16 @@ fn audit_wait(
             waits.push((QueueName::Input(state.id), *ticket, name));
             Some(BlockReason::Input)
         }
+        Wait::Lease if operation == LeaseRequest => Some(BlockReason::OtherLane),
         Wait::Parked if operation == Park => Some(BlockReason::Park),
         Wait::Session(ticket) if operation == SessionWait => {
             let target = group.waits_on(session, handle)?.owner;
             waits.push((QueueName::Watchers(state.id, target), *ticket, name));
             Some(BlockReason::Session)
         }
-        Wait::Code(_) if matches!(operation, Park | SessionWait) => None,
+        Wait::Code(_) if matches!(operation, Park | SessionWait | LeaseRequest | LeaseRevoke) => {
+            None
+        }
         Wait::Number(_) if operation == SessionWait => None,
         Wait::Reply(call)
             if operation == Call && *call <= state.calls.as_ref().map_or(0, |calls| calls.made) =>

@@ -4,13 +4,15 @@
 use crate::codec::{
     Codec, CodecError, Reader, Unlimited, Writer, codes, converted, newtypes, record, variants,
 };
+use crate::lease::{LeaseCounts, LeaseRun};
 use alloc::vec::Vec;
 use wavelock_kernel::context::{ContextState, LiveContextState, Refill, ServerState, TierState};
 use wavelock_kernel::fair::{EntityPhase, EntityState, FairSessionState, FairState, VirtualTimes};
 use wavelock_kernel::{
     BlockReason, CapCounts, CapState, ContextCounts, ContextParameters, ContextPhase,
-    ContextSettings, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState, LaneTotals,
-    Ledger, Notification, Policy, PreferredState, RecordState, Share, State, Tag, WakeSource,
+    ContextSettings, Evidence, FairSettings, Fallback, HoldReasons, LaneSettings, LaneState,
+    LaneTotals, LeaseEnd, LeasePhase, LeaseState as KernelLease, Ledger, Missing, Notification,
+    Policy, PreferredState, RecordState, Share, State, Tag, WakeSource,
 };
 
 record! {
@@ -18,10 +20,17 @@ record! {
         id, settings = lane_settings, clock, charged, idle, operations, frame, frame_mark,
         wave_end as Unlimited, quantum_left as Unlimited, current, boundary, last, preferred,
         arrivals, steps, streak, wakes as waits, tallies, records, free, retired, sessions, reserved as reserved,
-        fair, contexts as if_in_spec, caps = no_caps, fair_sessions = no_sessions,
+        fair, contexts as if_in_spec, caps = no_caps, fair_sessions = no_sessions, lease = no_lease,
     }
     CapState { session, settings, used, is_spent, counts }
     CapCounts { consumed, throttles, longest_overrun, demoted }
+    KernelLease {
+        generation, phase, name, context, holder, session, owner, bound, expires_frames, expires,
+        asked, began, ended, end_asked, end_at, missing, before, caused, noise,
+    }
+    Missing { evidence, session, count, until as Unlimited }
+    LeaseCounts { requests, activations, denials, ends, late, longest_latency, quiet, noise }
+    LeaseRun { waiter, last, counts }
     LaneTotals { charged, overhead, idle }
     RecordState { reference, tag, state, held, arrival, picks_at, since, class, priority, tokens, weight, latency, ledger }
     Ledger { runtime, wait_total, wait_longest, switches, preemptions, blocks as waits, sleeps, migrations, steals }
@@ -69,6 +78,9 @@ variants! {
 codes! {
     BlockReason: BlockReason::from_code;
     ContextPhase: ContextPhase::from_code;
+    LeasePhase: LeasePhase::from_code;
+    LeaseEnd: LeaseEnd::from_code;
+    Evidence: Evidence::from_code;
     Fallback: |code| [Fallback::BestEffort, Fallback::Held].get(usize::from(code)).copied();
 }
 
@@ -102,6 +114,11 @@ const fn no_caps(_: &mut Reader<'_>) -> Result<Vec<CapState>, CodecError> {
 const fn no_sessions(
     _: &mut Reader<'_>,
 ) -> Result<Option<(u64, Vec<FairSessionState>)>, CodecError> {
+    Ok(None)
+}
+
+/// The lease of a lane follows it, and only on lanes that may be leased.
+const fn no_lease(_: &mut Reader<'_>) -> Result<Option<KernelLease>, CodecError> {
     Ok(None)
 }
 

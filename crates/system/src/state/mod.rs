@@ -22,6 +22,7 @@ use crate::errors::{InWords, errors};
 use crate::identity::SpecError;
 use crate::input::InputEvent;
 use crate::load::LoadError;
+use crate::session::SessionOutcome;
 use crate::spec::MachineSpec;
 use crate::world::{Phase, World};
 use alloc::collections::BTreeMap;
@@ -240,6 +241,9 @@ impl World {
             if let Some(sessions) = state.fair_sessions {
                 sessions.write(&mut out);
             }
+            if let Some(lease) = state.lease {
+                lease.write(&mut out);
+            }
         }
         for session in self.session_ids() {
             let state = self.session_ref(session);
@@ -248,6 +252,7 @@ impl World {
                 state.input.finished().write(&mut out);
             }
         }
+        self.leases.iter().for_each(|lease| lease.write(&mut out));
         for session in self.session_ids() {
             let state = self.session_ref(session);
             if !state.kills.records.is_empty() {
@@ -385,6 +390,9 @@ impl World {
                 world.session(session).input.end();
             }
         }
+        for lease in &mut world.leases {
+            *lease = Codec::read(&mut input)?;
+        }
         world.restore_kills(&mut input)?;
         input.finish()?;
         world.audit()?;
@@ -446,6 +454,9 @@ impl World {
             if spec.policy.sharing() == Sharing::Session {
                 state.fair_sessions = Some(Codec::read(input)?);
             }
+            if lane.kernel.lease().is_some() {
+                state.lease = Some(Codec::read(input)?);
+            }
             let ended = u128::from(head.ended_frame.0 + 1) * u128::from(spec.frame_cycles.0);
             let here = state.id.0 == number
                 && state.frame == head.ended_frame
@@ -471,8 +482,12 @@ impl World {
         session: SessionId,
         input: &mut Reader<'_>,
     ) -> Result<(), StateError> {
-        let (ended, lanes): (_, Vec<u16>) = Codec::read(input)?;
-        input.check("the lanes of a session", can_be_on(&lanes, &self.spec, session))?;
+        let (ended, lanes): (Option<SessionOutcome>, Vec<u16>) = Codec::read(input)?;
+        // Leases move ended sessions of all kinds, if they cannot begin anew.
+        let is_moved = ended.is_some() && !self.spec.live && !self.spec.leases.is_empty();
+        let fits = is_moved && matches!(lanes[..], [lane] if lane < self.spec.lanes)
+            || can_be_on(&lanes, &self.spec, session);
+        input.check("the lanes of a session", fits)?;
         let (from, to) = (self.session(session).home(), lanes[0]);
         let [old, new] = [from, to].map(|lane| self.lane_positions[usize::from(lane)].0);
         if old != new {
@@ -514,5 +529,6 @@ impl World {
             }
             self.rewire_channel(channel);
         }
+        self.publish_leases();
     }
 }

@@ -21,7 +21,7 @@ use crate::watch::Watches;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, HostOperation, SessionId};
+use wavelock_abi::{ContextRef, CoroutineRef, FaultCode, HostOperation, LeaseRef, SessionId};
 use wavelock_kernel::Loan;
 use wavelock_machine::{Coroutine, Session, decode_changes, encode_changes};
 
@@ -30,6 +30,7 @@ record! {
     Call { number, caller }
     Caller { name, lane, call }
     ContextRef { slot, generation }
+    LeaseRef { lane, generation }
     Loan { context, lender }
     Reply { caller, acceptor, loan }
     ReplyEntry { generation, reply }
@@ -44,6 +45,8 @@ variants! {
         0 Control,
         1 Policy,
         2 Context(context),
+        3 Isolation,
+        4 Lease(lease),
     }
     Message {
         0 Number(number),
@@ -73,6 +76,7 @@ variants! {
         13 Parked,
         14 Session(ticket),
         15 Asking(number),
+        16 Lease,
     }
     EndStatus {
         0 Finished,

@@ -30,6 +30,8 @@ pub(crate) enum Rules {
     LostWake,
     /// A snapshot forgets which coroutines an operator holds.
     LostHold,
+    /// A lease becomes active although a sender to its lane is no wake source of it.
+    UnroutedWake,
     /// A reply to an ask is taken a frame late.
     LateReply,
     /// Every input event is taken a frame late.
@@ -57,6 +59,10 @@ impl Rules {
 
     pub(crate) fn keeps_wakes(self) -> bool {
         self != Self::LostWake
+    }
+
+    pub(crate) fn routes_wakes(self) -> bool {
+        self != Self::UnroutedWake
     }
 
     pub(crate) fn keeps_holds(self) -> bool {
@@ -371,6 +377,71 @@ fn a_teardown_interrupted_between_any_two_steps_and_restarted_ends_the_same() {
     ] {
         assert!(codes.contains(&errno.code()), "{errno:?} among {codes:?}");
     }
+    for done in 0..crate::ending::MOST_STEPS {
+        assert_eq!(run(Rules::Cut(done)), whole, "interrupted after step {done}");
+    }
+}
+
+/// A holder on lane 1 whose channel is fed from lane 0, by a sender that is a wake source of the
+/// lease or not.
+fn leased(rules: Rules, is_routed: bool) -> World {
+    let text = format!("(module {IMPORTS} {OWNER})");
+    let feeder = format!("(module {IMPORTS} {})", sender(1, 3));
+    let mut spec = MachineSpec { lanes: 2, max_frames: Some(8), ..MachineSpec::new() };
+    for (name, text) in [("holder", &text), ("feeder", &feeder)] {
+        let module = Module::from_text(text.as_bytes(), &Limits::default()).expect("valid");
+        let module = spec.add_module(Arc::new(module), text.as_bytes());
+        spec.add_session(name, module);
+    }
+    spec.sessions[0].placement = Placement::Lane(1);
+    spec.sessions[1].placement = Placement::Lane(0);
+    let channel = spec.add_channel("in", SessionId(0), 64);
+    spec.sessions.iter_mut().for_each(|session| session.ports.push((String::from("in"), channel)));
+    let (budget, period) = (Cycles(100_000), Cycles(1_000_000));
+    spec.contexts.push(crate::ContextSpec::new("time", SessionId(0), budget, period));
+    let mut lease = crate::LeaseSpec::new("quiet", SessionId(0), 0);
+    lease.wakes = if is_routed { alloc::vec![channel] } else { Vec::new() };
+    spec.leases.push(lease);
+    let mut world = World::load(spec, Vec::new(), true).expect("loads").world;
+    world.groups.iter_mut().for_each(|group| Arc::make_mut(&mut group.shared).rules = rules);
+    world
+}
+
+#[test]
+fn noise_on_a_leased_lane_is_noticed_and_ends_the_lease() {
+    use wavelock_kernel::{Evidence, LeaseEnd, LeasePhase};
+    let ended = |rules: Rules, is_routed: bool| {
+        let mut world = leased(rules, is_routed);
+        world.run(&mut ()).expect("the host can");
+        let lease = world.leases().remove(0);
+        let state = lease.state.expect("it was asked for");
+        (state.phase, state.ended, state.missing.map(|missing| missing.evidence), lease.counts)
+    };
+    let (phase, reason, _, counts) = ended(Rules::Kept, true);
+    assert_eq!((phase, reason), (LeasePhase::Released, Some(LeaseEnd::HolderEnded)));
+    assert_eq!((counts.noise, counts.activations), (0, 1));
+    let (phase, _, missing, _) = ended(Rules::Kept, false);
+    assert_eq!((phase, missing), (LeasePhase::Denied, Some(Evidence::WakeSourcesRouted)));
+    // The rule is broken: the first message that arrives is noise.
+    let (phase, reason, _, counts) = ended(Rules::UnroutedWake, false);
+    assert_eq!((phase, reason), (LeasePhase::Released, Some(LeaseEnd::Noise)));
+    assert!(counts.noise > 0 && counts.activations == 1, "{counts:?}");
+}
+
+/// Every end of a holder's session, interrupted after each of its steps and started again, ends its
+/// lease once and the same.
+#[test]
+fn a_lease_whose_end_is_interrupted_and_started_again_ends_the_same() {
+    let run = |rules: Rules| {
+        let mut world = leased(rules, true);
+        world.run(&mut ()).expect("the host can");
+        for lane in world.groups.iter().flat_map(|group| &group.lanes) {
+            lane.kernel.check().unwrap_or_else(|violation| panic!("{rules:?}: {violation:?}"));
+        }
+        (world.summary(), world.leases())
+    };
+    let whole = run(Rules::Kept);
+    assert_eq!(whole.1[0].counts.ends.iter().sum::<u64>(), 1);
     for done in 0..crate::ending::MOST_STEPS {
         assert_eq!(run(Rules::Cut(done)), whole, "interrupted after step {done}");
     }

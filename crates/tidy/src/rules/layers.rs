@@ -48,7 +48,11 @@ const LAYERS: &[Row] = &[
     Row { only: Some(&["abi", "kernel", "trace"]), ..row("view", 5) },
     // What an embedder uses of everything below.
     row("wavelock", 5),
-    row("cli", 6),
+    // Types and a client of the server's interface: JSON, and nothing of a machine.
+    row("client", 0),
+    row("serve", 6),
+    // It starts the server.
+    Row { beside: &["serve"], ..row("cli", 6) },
     // The crate `wavelock` for C.
     Row { only: Some(&["wavelock"]), ..row("c", 6) },
     row("tidy", TOOL),
