@@ -79,7 +79,12 @@ fn export(bytes: &[u8]) {
     let Ok(mut trace) = wavelock_replay::Trace::open(bytes) else { return };
     let spec = &trace.machine.spec;
     let sessions = spec.sessions.iter().map(|session| session.name.clone()).collect();
-    let names = wavelock_view::Names { sessions, lanes: spec.lanes, contexts: Default::default() };
+    let names = wavelock_view::Names {
+        sessions,
+        lanes: spec.lanes,
+        contexts: Default::default(),
+        leases: Default::default(),
+    };
     let mut moments = wavelock_view::Moments::new(spec.lanes, spec.frame_cycles.0);
     moments.begin(spec.sessions.len() as u64);
     let mut writer = wavelock_view::Perfetto::new(names);
