@@ -290,7 +290,7 @@ fn fields(refusal: Refusal) -> Vec<u64> {
     }
 }
 
-/// One life; `said` is told each command with the shipped checker's answer.
+/// One life; `said` gets each command with the shipped checker's answer.
 pub(crate) fn life(
     seed: u64,
     verdicts: &mut Verdicts,

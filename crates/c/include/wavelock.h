@@ -187,13 +187,13 @@ wavelock_code wavelock_session_channel(wavelock_handle session,
 /// The weight of a session, 1 to 4096.
 wavelock_code wavelock_session_weight(wavelock_handle session, uint16_t weight);
 
-/// The most cycles of a session in so many frames. `overrun`: 0 throttle, 1 demote, 2 end.
+/// The most cycles of a session in `frames` frames. `overrun`: 0 throttle, 1 demote, 2 end.
 wavelock_code wavelock_session_cap(wavelock_handle session,
                                    uint64_t cycles,
                                    uint64_t frames,
                                    uint8_t overrun);
 
-/// Cycles that a session is guaranteed in every period of so many.
+/// Cycles that a session is guaranteed in every `period` cycles.
 wavelock_code wavelock_session_budget(wavelock_handle session, uint64_t cycles, uint64_t period);
 
 /// Limits of a session in place of the machine's: pages of memory, coroutines. 0 keeps one.
@@ -377,7 +377,7 @@ wavelock_code wavelock_set_context_budget(wavelock_handle machine,
 /// Runs one frame. `report` may be null.
 wavelock_code wavelock_advance(wavelock_handle machine, wavelock_report *report);
 
-/// Runs one frame or part of it, for about so many nanoseconds. `done` says whether it has ended;
+/// Runs one frame or part of it, for about `nanoseconds`. `done` holds whether it has ended;
 /// if not, the next call continues the same frame.
 wavelock_code wavelock_advance_for(wavelock_handle machine,
                                    uint64_t nanoseconds,

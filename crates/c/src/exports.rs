@@ -368,7 +368,7 @@ fn cap_of(cycles: u64, frames: u64, overrun: u8) -> Result<CapSettings, Failure>
     Ok(CapSettings { budget: Cycles(cycles), period_frames: frames, overrun })
 }
 
-/// The most cycles of a session in so many frames. `overrun`: 0 throttle, 1 demote, 2 end.
+/// The most cycles of a session in `frames` frames. `overrun`: 0 throttle, 1 demote, 2 end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wavelock_session_cap(
     session: wavelock_handle,
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn wavelock_session_cap(
     })
 }
 
-/// Cycles that a session is guaranteed in every period of so many.
+/// Cycles that a session is guaranteed in every `period` cycles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wavelock_session_budget(
     session: wavelock_handle,
@@ -1117,7 +1117,7 @@ pub unsafe extern "C" fn wavelock_advance(
     })
 }
 
-/// Runs one frame or part of it, for about so many nanoseconds. `done` says whether it has ended;
+/// Runs one frame or part of it, for about `nanoseconds`. `done` holds whether it has ended;
 /// if not, the next call continues the same frame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wavelock_advance_for(

@@ -506,7 +506,7 @@ fn read_standard_input(inbox: Inbox, form: Form) -> io::Result<()> {
     Ok(())
 }
 
-/// Notes about the watched folder: whoever fills it can cause any number.
+/// Notes about the watched folder. A client that fills it could cause any number.
 #[derive(Default)]
 struct Notes {
     /// When the minute began, and the notes in it.

@@ -1,6 +1,6 @@
 //! Modules of a folder, for sessions that start while the machine runs.
 //!
-//! Contract: one module is loaded at a time, whoever asks for it, and never on the thread of the
+//! Contract: one module is loaded at a time, for all clients, and never on the thread of the
 //! run. Only plain files of the folder itself are read, and no error quotes what is in them.
 
 use super::request::shown;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Contract: a file counts when two looks found it the same, so that one that is being written is
-//! not read; it is gone when two looks did not find it. A file that cannot be a session is told
+//! not read; it is gone when two looks did not find it. A file that cannot be a session is noted
 //! once for each of its versions and changes nothing: the session of its last good version
 //! continues. Whatever the folder has, a look takes bounded work, on a thread of its own. A
 //! recording has each change as an input of its frame and needs no folder.
